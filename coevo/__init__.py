@@ -1,0 +1,88 @@
+"""coevo: let an LLM agent improve in its weights and in its context at once.
+
+`coevo.run(config)` does what `coevo run` does. Plugins need `hookimpl`, the records and the Protocols.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coevo.errors import CoevoError, MissingExtraError, RunError, UserError
+from coevo.hookspecs import hookimpl
+from coevo.interfaces import (
+    Brief,
+    Capabilities,
+    ContextUpdater,
+    Engine,
+    Episode,
+    ParameterUpdater,
+    Policy,
+    Reference,
+    Services,
+    Task,
+)
+from coevo.records import (
+    Batch,
+    BatchReport,
+    Buffer,
+    Completion,
+    Context,
+    EpisodeResult,
+    Example,
+    GenerationReport,
+    Perturbation,
+    Request,
+    Rollout,
+    RunInfo,
+    Sampling,
+    SeedsUpdate,
+    Step,
+    Trajectory,
+)
+
+if TYPE_CHECKING:
+    from coevo.app import run
+
+__all__ = [
+    "Batch",
+    "BatchReport",
+    "Brief",
+    "Buffer",
+    "Capabilities",
+    "CoevoError",
+    "Completion",
+    "Context",
+    "ContextUpdater",
+    "Engine",
+    "Episode",
+    "EpisodeResult",
+    "Example",
+    "GenerationReport",
+    "MissingExtraError",
+    "ParameterUpdater",
+    "Perturbation",
+    "Policy",
+    "Reference",
+    "Request",
+    "Rollout",
+    "RunError",
+    "RunInfo",
+    "Sampling",
+    "SeedsUpdate",
+    "Services",
+    "Step",
+    "Task",
+    "Trajectory",
+    "UserError",
+    "hookimpl",
+    "run",
+]
+
+
+def __getattr__(name: str) -> object:
+    # `run` pulls in the whole application; a plugin that imports coevo for its records should not pay that.
+    if name == "run":
+        from coevo.app import run
+
+        return run
+    raise AttributeError(f"module 'coevo' has no attribute {name!r}")

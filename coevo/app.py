@@ -1,0 +1,187 @@
+"""From a configuration to a finished run: what `coevo run` and `coevo.run(config)` do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from types import FrameType
+
+from coevo import discovery
+from coevo.assembly import check_model, check_needs, make_updaters, run_path, sampling_of, table_names, validate
+from coevo.config import RunConfig, build, plugin_files
+from coevo.discovery import Plugins, Registries
+from coevo.errors import RunInterrupted
+from coevo.evolve import Loop
+from coevo.folder import RunFolder, RunStore, check_free
+from coevo.interfaces import Brief, Engine, Task
+from coevo.journal import History
+from coevo.observers import Observers
+from coevo.planning import Planner
+from coevo.records import Json, RunInfo
+from coevo.rollouts import Collector
+from coevo.services import Budget, RunServices
+from coevo.startup import begin
+from coevo.summary import summarize
+
+
+def run(config: RunConfig | Mapping[str, Json] | None = None, plugins: Plugins | None = None) -> dict[str, Json]:
+    """Start a new run and see it to its end; returns what `coevo show --json` prints.
+
+    Args:
+        config: the configuration, or its TOML data; None takes the defaults.
+        plugins: already loaded plugins; loaded from the configuration otherwise.
+
+    Raises:
+        UserError: something cannot be done as asked; nothing was written.
+        RunInterrupted: Ctrl-C or SIGTERM; the run can be resumed.
+        RunError: the run failed; it can be resumed.
+    """
+    plugins = plugins or discovery.load(_extra_files(config))
+    registries = plugins.registries()
+    if not isinstance(config, RunConfig):
+        config = build(config or {}, table_names(registries))
+    validate(config, registries)
+    path = run_path(config)
+    check_free(path)
+    config = config.model_copy(update={"name": path.name, "runs": str(path.parent)})
+    with parts(config, registries) as (task, engine):
+        folder = RunFolder.create(path, config.to_toml_data())
+        return _drive(config, plugins, registries, folder, task, engine, History())
+
+
+def resume(run_name: str, runs: str = "runs", plugins: Plugins | None = None, quiet: bool = False) -> dict[str, Json]:
+    """Go on with an interrupted or killed run; returns what `coevo show --json` prints.
+
+    Raises:
+        UserError: no such run, or another process has it.
+        CheckFailedError: the journal was changed, or the weights that it rebuilds are not those it names.
+    """
+    folder = RunFolder.find(run_name, runs)
+    data = folder.config()
+    plugins = plugins or discovery.load(_extra_files(data))
+    registries = plugins.registries()
+    config = build(data, table_names(registries))
+    if quiet:
+        config = config.model_copy(update={"loggers": ()})
+    validate(config, registries)
+    with folder.lock():
+        folder.journal.repair()
+        history = folder.journal.history()
+    if history.finished:
+        return summarize(folder)
+    with parts(config, registries) as (task, engine):
+        return _drive(config, plugins, registries, folder, task, engine, history)
+
+
+def _extra_files(config: RunConfig | Mapping[str, Json] | None) -> Sequence[str]:
+    return config.plugins if isinstance(config, RunConfig) else plugin_files(config or {})
+
+
+@contextmanager
+def parts(config: RunConfig, registries: Registries) -> Generator[tuple[Task, Engine]]:
+    """Task and engine, started and closed. The task first: its sandbox wants no threads."""
+    with ExitStack() as stack:
+        task = registries.tasks.create(config.task, config.options.get(config.task, {}))
+        _closing(stack, task)
+        # What updaters and models refuse is refused now, not after a sandbox and a model were started.
+        make_updaters(config, registries, task.brief(), RunServices(config.seed, run_path(config)))
+        check_model(config, registries)
+        getattr(task, "start", lambda: None)()
+        engine = registries.engines.create(config.engine, config.options.get(config.engine, {}), model=config.model)
+        _closing(stack, engine)
+        yield task, engine
+
+
+def _closing(stack: ExitStack, part: object) -> None:
+    close = getattr(part, "close", None)
+    if close is not None:
+        stack.callback(close)
+
+
+def _drive(
+    config: RunConfig,
+    plugins: Plugins,
+    registries: Registries,
+    folder: RunFolder,
+    task: Task,
+    engine: Engine,
+    history: History,
+) -> dict[str, Json]:
+    with ExitStack() as stack:
+        stack.enter_context(folder.lock())
+        scorers = ThreadPoolExecutor(max_workers=2 * (os.cpu_count() or 1), thread_name_prefix="score")
+        stack.callback(scorers.shutdown, cancel_futures=True)
+        brief, store = task.brief(), RunStore(folder, task)
+        services = RunServices(
+            config.seed,
+            folder.path,
+            Budget(config.calls, config.tokens),
+            ledger=history.ledger,
+            adapted=history.adapted,
+        )
+        parameters, contexts = make_updaters(config, registries, brief, services)
+        check_needs(config, parameters, engine)
+        begin(folder, brief, engine, history)
+        if history.states:
+            parameters.load_state_dict(history.states["parameters"])
+            contexts.load_state_dict(history.states["contexts"])
+        sampling = sampling_of(config, brief)
+        credits = hasattr(contexts, "credit")
+        planner = Planner(
+            task, brief, engine, services, sampling, parameters.answers, parameters.common_random_numbers, credits,
+            config.rollouts.chunk,
+        )  # fmt: skip
+        wrap = getattr(contexts, "wrap", None)
+        collector = Collector(engine, task, sampling, scorers, wrap, config.rollouts.retries)
+        info = _info(config, folder, brief, engine, history)
+        observe = Observers(plugins, registries, config, folder, engine)
+        loop = Loop(
+            task, brief, engine, parameters, contexts, planner, collector, services, store, observe,
+            config.generations, history.best, history.reports(),
+        )  # fmt: skip
+        _run_loop(loop, store, observe, info, history)
+    return summarize(folder)
+
+
+def _info(config: RunConfig, folder: RunFolder, brief: Brief, engine: Engine, history: History) -> RunInfo:
+    best, baseline = brief.best_known(), brief.baseline()
+    return RunInfo(
+        name=folder.name,
+        path=str(folder.path),
+        config=config.to_toml_data(),
+        first_generation=history.generation,
+        generations=config.generations,
+        direction=brief.direction,
+        reference=None if best is None else (best.name, best.value),
+        baseline=None if baseline is None else (baseline.name, baseline.value),
+        machine=dict(getattr(engine, "describe", dict)()),
+    )
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """SIGTERM ends a run as Ctrl-C does."""
+    signal.raise_signal(signal.SIGINT)
+
+
+def _run_loop(loop: Loop, store: RunStore, observe: Observers, info: RunInfo, history: History) -> None:
+    previous = signal.signal(signal.SIGTERM, _interrupt)
+    failure: BaseException | None = None
+    observe("run_started", info=info)
+    try:
+        reason = asyncio.run(loop.run(history.generation, history.batch))
+        store.stop(reason, generation=loop.services.generation, batch=loop.services.batch)
+    except KeyboardInterrupt:
+        store.stop("interrupted")
+        failure = RunInterrupted(f"interrupted; go on with: coevo resume {store.folder.address}")
+        raise failure from None
+    except BaseException as error:
+        failure = error
+        store.stop("failed", " ".join(str(error).split())[:500])
+        raise
+    finally:
+        observe("run_finished", info=info, error=failure)
+        signal.signal(signal.SIGTERM, previous)

@@ -1,0 +1,130 @@
+"""From names and options to parts: what can be checked before anything is started."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from coevo.config import FOLDER_TASK, RunConfig
+from coevo.discovery import Registries
+from coevo.errors import UserError
+from coevo.interfaces import Brief, ContextUpdater, Engine, ParameterUpdater
+from coevo.models import resolve
+from coevo.records import Json, Sampling
+from coevo.services import RunServices
+
+
+def table_names(registries: Registries) -> list[str]:
+    """Names that may have a table of options in a configuration."""
+    kinds = (
+        registries.tasks, registries.engines, registries.parameter_updaters, registries.context_updaters,
+        registries.loggers,
+    )  # fmt: skip
+    return sorted({name for registry in kinds for name in registry.names} - {"none"})
+
+
+def updater_options(config: RunConfig, registries: Registries) -> dict[str, Json]:
+    """Options of the parameter updater; `--population` is its option of that name."""
+    options = dict(config.options.get(config.param, {}))
+    if config.population is not None:
+        known = [option.name for option in registries.parameter_updaters.options(config.param)]
+        if "population" not in known:
+            raise UserError(f"parameter updater {config.param!r} has no population; leave out --population")
+        options["population"] = config.population
+    return options
+
+
+def validate(config: RunConfig, registries: Registries) -> None:
+    """Check every name and option before anything is started.
+
+    Raises:
+        UserError: the first that is wrong.
+    """
+    registries.tasks.validate(config.task, config.options.get(config.task, {}))
+    registries.engines.validate(config.engine, config.options.get(config.engine, {}))
+    registries.context_updaters.validate(config.context, config.options.get(config.context, {}))
+    registries.parameter_updaters.validate(config.param, updater_options(config, registries))
+    for name in config.loggers:
+        registries.loggers.validate(name, config.options.get(name, {}))
+    if len(set(config.loggers)) < len(config.loggers):
+        raise UserError(f"loggers got {list(config.loggers)!r}: each may be named once")
+    chosen = {config.task, config.engine, config.context, config.param, *config.loggers}
+    for table in config.options:
+        # A logger may have options and be left out by --quiet.
+        if table not in chosen and table not in registries.loggers:
+            raise UserError(
+                f"options are given for {table!r}, which this run does not use; it uses {', '.join(sorted(chosen))}"
+            )
+
+
+def check_model(config: RunConfig, registries: Registries) -> None:
+    """Refuse a model that the engine could not load before anything is started.
+
+    Names are the engine's to know: its factory may have a `check_model(model)` of its own. Without one an
+    engine that cannot do without a model, or is given a path, loads what `coevo.models` resolves.
+
+    Raises:
+        UserError: what is wrong with it.
+    """
+    factory = registries.engines.entry(config.engine).factory
+    check: Callable[[str], object] | None = getattr(factory, "check_model", None)
+    model = inspect.signature(factory).parameters.get("model")
+    is_path = os.sep in config.model or os.path.exists(config.model)
+    if check is None and model is not None and (model.default is model.empty or is_path):
+        check = resolve
+    if check is not None:
+        check(config.model)
+
+
+def run_path(config: RunConfig) -> Path:
+    """The folder of a new run; without a name the first free `<task>-<param>-<context>-<number>`."""
+    runs = Path(config.runs)
+    if config.name:
+        return Path(config.name) if os.sep in config.name else runs / config.name
+    task = Path(str(config.options[config.task]["folder"])).name if config.task == FOLDER_TASK else config.task
+    number = 1
+    while os.path.lexists(path := runs / f"{task}-{config.param}-{config.context}-{number}"):
+        number += 1
+    return path
+
+
+def make_updaters(
+    config: RunConfig, registries: Registries, brief: Brief, services: RunServices
+) -> tuple[ParameterUpdater, ContextUpdater]:
+    """Both updaters, and the parts of `services` that depend on them.
+
+    Raises:
+        UserError: one of them refuses its options or the task.
+    """
+    parameters = registries.parameter_updaters.create(
+        config.param, updater_options(config, registries), services=services, brief=brief
+    )
+    services.batch_answers = parameters.population * parameters.answers
+    contexts = registries.context_updaters.create(
+        config.context, config.options.get(config.context, {}), services=services, brief=brief
+    )
+    services.planned = config.generations * int(getattr(contexts, "adapting_batches", 1))
+    return parameters, contexts
+
+
+def check_needs(config: RunConfig, parameters: ParameterUpdater, engine: Engine) -> None:
+    """Refuse an engine that cannot do what the parameter updater needs.
+
+    Raises:
+        UserError: what to use instead.
+    """
+    if parameters.needs and not getattr(engine.capabilities, parameters.needs):
+        able = "an engine that adapts, such as 'transformers'" if parameters.needs == "adapts" else "another engine"
+        raise UserError(
+            f"parameter updater {config.param!r} cannot train on engine {config.engine!r}, whose weights are fixed; "
+            f"use {able}, or --param none"
+        )
+
+
+def sampling_of(config: RunConfig, brief: Brief) -> Sampling:
+    """The run's sampling; the task says how long an answer may be where the user does not."""
+    data = config.sampling.model_dump()
+    data["max_new_tokens"] = data["max_new_tokens"] or brief.max_new_tokens
+    return Sampling(**data)

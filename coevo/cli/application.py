@@ -1,0 +1,144 @@
+"""From arguments to an exit code: 0 done, 1 the run or check failed, 2 the user's mistake, 130 interrupted."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Sequence
+from typing import TextIO
+
+import typer
+
+from coevo import discovery
+from coevo.cli import bench, catalogue, models, reading, running
+from coevo.cli.errors import ClickError, one_line, usage_message
+from coevo.discovery import Plugins
+from coevo.errors import CoevoError, PluginError, UserError
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141  # what a shell reports of a program that SIGPIPE ended
+
+
+def build_app(plugins: Plugins) -> typer.Typer:
+    """The application: the built-in commands, then those of plugins.
+
+    Raises:
+        PluginError: a plugin's command has the name of another.
+    """
+    app = typer.Typer(
+        name="coevo",
+        help="Let an LLM agent improve in its weights and in its context at once.",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_root)
+    for module in (running, reading, models, catalogue, bench):
+        module.add_commands(app, plugins)
+    discovery.notify(plugins.manager, "register_commands", _complain, app=app)
+    _check_names(app)
+    return app
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line and return its exit code. Only a fault of coevo or a plugin leaves a traceback.
+
+    Args:
+        arguments: without the program's name; None takes those of the process.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    _forgive(sys.stdout, "replace")
+    _forgive(sys.stderr, "backslashreplace")
+    try:
+        return _invoke(given)
+    except CoevoError as error:
+        _say(str(error))
+        return error.exit_code
+    except ClickError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            typer.echo(str(error))  # a group without its command: its help, as for `coevo` alone
+            return 0
+        _say(usage_message(error))
+        return 2
+    except (KeyboardInterrupt, typer.Abort):
+        _say("interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        _silence_stdout()
+        return BROKEN_PIPE
+
+
+def _invoke(arguments: list[str]) -> int:
+    for argument in arguments:
+        if any("\ud800" <= letter <= "\udfff" for letter in argument):
+            raise UserError(f"argument {argument!r} is not UTF-8")
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise UserError(f"the working folder cannot be used: {error.strerror}; change to another") from None
+    app = build_app(discovery.load())
+    command = typer.main.get_command(app)
+    if not arguments:
+        arguments = ["--help"]
+    try:
+        code = command.main(args=arguments, prog_name="coevo", standalone_mode=False)
+        sys.stdout.flush()
+    except SystemExit as leaving:
+        # The parser leaves by itself only where the reader of our output is gone.
+        _silence_stdout()
+        return BROKEN_PIPE if leaving.code == 1 else int(leaving.code or 0)
+    if code == INTERRUPTED:
+        _say("interrupted")
+    return code if isinstance(code, int) else 0
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"coevo {version('coevo')}")
+        raise typer.Exit
+
+
+def _root(
+    version: bool = typer.Option(
+        False, "--version", help="Show the version and exit.", callback=_show_version, is_eager=True
+    ),
+) -> None:
+    """Nothing by itself."""
+
+
+def _check_names(app: typer.Typer) -> None:
+    seen: dict[str, str] = {}
+    for info in [*app.registered_commands, *app.registered_groups]:
+        function = getattr(info, "callback", None)
+        name = info.name or (function.__name__.replace("_", "-") if callable(function) else "")
+        module = str(getattr(function, "__module__", "?"))
+        if name in seen:
+            raise PluginError(f"command {name!r} is registered twice: by {seen[name]!r} and by {module!r}")
+        seen[name] = module
+
+
+def _complain(plugin: str, error: Exception) -> None:
+    _say(f"note: plugin {plugin!r} could not add its commands: {type(error).__name__}: {error}")
+
+
+def _say(message: str) -> None:
+    print(f"coevo: {one_line(message)}", file=sys.stderr)
+
+
+def _forgive(stream: TextIO, errors: str) -> None:
+    """Let no character that a terminal cannot show end a run."""
+    if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+        stream.reconfigure(errors=errors)
+
+
+def _silence_stdout() -> None:
+    # The interpreter flushes stdout once more at its end, which would complain again.
+    try:
+        descriptor = sys.stdout.fileno()
+    except OSError:
+        return
+    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)

@@ -1,0 +1,71 @@
+"""`coevo bench`: the speed claims, measured on this machine against the usual way of doing the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, TypeAlias
+
+import typer
+
+from coevo.cli.output import emit, emit_json
+from coevo.discovery import Plugins
+from coevo.errors import UserError
+from coevo.records import Json
+from coevo.report.numbers import number, table
+
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Rounds: TypeAlias = Annotated[int | None, typer.Option(metavar="N", help="Interleaved rounds.")]
+
+
+def add_commands(app: typer.Typer, plugins: Plugins) -> None:
+    """Add the group."""
+    group = typer.Typer(no_args_is_help=True, help="Measure speed on this machine.", rich_markup_mode=None)
+    app.add_typer(group, name="bench")
+
+    @group.command()
+    def noise(
+        rounds: Rounds = None,
+        elements: Annotated[int | None, typer.Option(metavar="N", help="How many weights.")] = None,
+        threads: Annotated[int | None, typer.Option(metavar="N", help="Threads of both sides.")] = None,
+        as_json: AsJson = False,
+    ) -> None:
+        """Perturbed weights: coevo's kernel against torch's generator."""
+        from coevo.bench.noise import bench_noise
+
+        _measure(bench_noise, as_json, rounds=rounds, elements=elements, threads=threads)
+
+    @group.command()
+    def serve(
+        model: Annotated[str | None, typer.Option(metavar="ID|DIR|ALIAS", help="The model to serve.")] = None,
+        rounds: Rounds = None,
+        as_json: AsJson = False,
+    ) -> None:
+        """Answers of a perturbed member: the engine's batches against one prompt at a time."""
+        from coevo.bench.serve import bench_serve
+
+        _measure(bench_serve, as_json, model=model, rounds=rounds)
+
+    @group.command()
+    def sandbox(
+        candidates: Annotated[int | None, typer.Option(metavar="N", help="Programs a round and side.")] = None,
+        rounds: Rounds = None,
+        as_json: AsJson = False,
+    ) -> None:
+        """Candidate programs: the sandbox's zygote against a fresh interpreter each."""
+        from coevo.bench.sandbox import bench_sandbox
+
+        _measure(bench_sandbox, as_json, candidates=candidates, rounds=rounds)
+
+
+def _measure(bench: Callable[..., Mapping[str, Json]], as_json: bool, **options: Json) -> None:
+    given = {name: value for name, value in options.items() if value is not None}
+    for name, value in given.items():
+        if isinstance(value, int) and value < 1:
+            raise UserError(f"--{name} got {value}: it should be 1 or more")
+    found = bench(**given)
+    if as_json:
+        emit_json(dict(found))
+    else:
+        rows = [[name, number(value, 4) if isinstance(value, int | float) else str(value)]
+                for name, value in found.items()]  # fmt: skip
+        emit(table(rows))

@@ -1,0 +1,179 @@
+"""What there is: `tasks`, `plugins`, `options`."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import types
+import typing
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from coevo import discovery
+from coevo.cli.output import emit, emit_json
+from coevo.discovery import Plugins, Registries
+from coevo.errors import PluginError, UserError
+from coevo.records import Json
+from coevo.registry import Registry, did_you_mean
+from coevo.report.numbers import table
+
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Files: TypeAlias = Annotated[
+    list[str] | None, typer.Option("--plugin", metavar="FILE", help="A Python file with hooks. Repeatable.")
+]
+
+
+def kinds(registries: Registries) -> dict[str, Registry[Any]]:
+    """The registries by what `coevo options KIND` calls them."""
+    return {
+        "task": registries.tasks,
+        "engine": registries.engines,
+        "param": registries.parameter_updaters,
+        "context": registries.context_updaters,
+        "logger": registries.loggers,
+    }
+
+
+def add_commands(app: typer.Typer, plugins: Plugins) -> None:
+    """Add the three commands."""
+
+    def loaded(files: list[str] | None) -> Plugins:
+        return discovery.load(files) if files else plugins
+
+    @app.command()
+    def tasks(plugin: Files = None, as_json: AsJson = False) -> None:
+        """List the tasks."""
+        entries = list(loaded(plugin).registries().tasks)
+        if as_json:
+            emit_json([{"name": e.name, "plugin": e.plugin, "summary": e.summary} for e in entries])
+        else:
+            emit(table([[e.name, e.summary] for e in entries]) or "no tasks; see: coevo plugins")
+
+    @app.command(name="plugins")
+    def list_plugins(plugin: Files = None, as_json: AsJson = False) -> None:
+        """List the plugins, where they come from and what they register."""
+        found = loaded(plugin)
+        conflict: PluginError | None = None
+        registries = Registries()
+        try:
+            registries = found.registries()
+        except PluginError as error:
+            # What is installed is what one needs to see then.
+            conflict = error
+        records = plugin_records(found, registries)
+        if as_json:
+            emit_json(records)
+        else:
+            emit(table([[str(r["name"]), str(r["source"]), _registered(r)] for r in records]) or "no plugins")
+        if conflict is not None:
+            raise conflict
+
+    @app.command()
+    def options(
+        kind: Annotated[str, typer.Argument(metavar="KIND", help="task, engine, param, context or logger.")],
+        name: Annotated[str, typer.Argument(metavar="NAME", help="A registered name.")],
+        plugin: Files = None,
+        as_json: AsJson = False,
+    ) -> None:
+        """List the options of a task, engine, updater or logger: what `--set NAME.OPTION=VALUE` takes."""
+        by_kind = kinds(loaded(plugin).registries())
+        if kind not in by_kind:
+            raise UserError(f"no kind {kind!r}{did_you_mean(kind, list(by_kind))}")
+        record = option_records(by_kind[kind], name)
+        if as_json:
+            emit_json({"kind": kind, **record})
+            return
+        rows = [[o["name"], o["type"], "required" if o["required"] else str(o["shown"]), o["help"]]
+                for o in record["options"]]  # fmt: skip
+        emit(f"{kind} {name} (plugin {record['plugin']}): {record['summary']}")
+        emit(table(rows, ("option", "type", "default", "")) if rows else "it has no options")
+
+
+def plugin_records(plugins: Plugins, registries: Registries) -> list[dict[str, Json]]:
+    """Every plugin that was found, with the names it registers by kind and its error, if any."""
+    return [
+        {
+            "name": plugin.name,
+            "source": plugin.source,
+            "error": plugin.error,
+            "registers": {
+                kind: names
+                for kind, registry in kinds(registries).items()
+                if (names := [entry.name for entry in registry if entry.plugin == plugin.name])
+            },
+        }
+        for plugin in plugins.found
+    ]
+
+
+def _registered(record: dict[str, Json]) -> str:
+    if record["error"]:
+        return f"broken: {' '.join(str(record['error']).split())}"
+    return "; ".join(f"{kind} {', '.join(names)}" for kind, names in record["registers"].items())
+
+
+def option_records(registry: Registry[Any], name: str) -> dict[str, Json]:
+    """A factory's options: name, type, default and the line of its docstring.
+
+    Raises:
+        UserError: no such name.
+    """
+    entry = registry.entry(name)
+    told = _argument_help(entry.factory)
+    empty = inspect.Parameter.empty
+    return {
+        "name": name,
+        "plugin": entry.plugin,
+        "summary": entry.summary,
+        "options": [
+            {
+                "name": option.name,
+                "type": "" if option.annotation is empty else type_text(option.annotation),
+                "required": option.default is empty,
+                "default": None if option.default is empty else _plain(option.default),
+                "shown": "" if option.default is empty else _shown(option.default),
+                "help": told.get(option.name, ""),
+            }
+            for option in registry.options(name)
+        ],
+    }
+
+
+def type_text(annotation: Any) -> str:
+    """A type as a reader needs it: `float`, `'cosine' | 'linear'`."""
+    if hasattr(annotation, "__metadata__"):
+        return type_text(typing.get_args(annotation)[0])
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Literal:
+        return " | ".join(repr(value) for value in arguments)
+    if origin in (typing.Union, types.UnionType):
+        # None is the default of such an option and cannot be typed in TOML.
+        return " | ".join(type_text(part) for part in arguments if part is not type(None))
+    return inspect.formatannotation(annotation).replace("typing.", "")
+
+
+def _plain(value: Any) -> Json:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        return repr(value)
+    return value
+
+
+def _shown(value: Any) -> str:
+    # As TOML writes it, since that is where a reader will type it.
+    return str(value).lower() if isinstance(value, bool) else "-" if value is None else repr(value)
+
+
+def _argument_help(factory: object) -> dict[str, str]:
+    """The `Args:` of a Google docstring, of a class or of its `__init__`."""
+    texts = [inspect.getdoc(factory), inspect.getdoc(getattr(factory, "__init__", None))]
+    told: dict[str, str] = {}
+    for text in texts:
+        section = re.search(r"^Args:\n((?:[ \t].*\n?|\n)*)", text or "", re.MULTILINE)
+        if section:
+            for match in re.finditer(r"^ {4}(\w+)[^:\n]*: (.*(?:\n {5,}.*)*)", section[1], re.MULTILINE):
+                told[match[1]] = " ".join(match[2].split())
+    return told

@@ -1,0 +1,136 @@
+"""Writing a model folder: the base's files around the weights of a master, without torch.
+
+The files have the names, and the tensors the order of the base's, so that an index stays valid. Tensors that
+no run moves (buffers, a vision tower) are copied as they are stored.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from coevo.models import NOTE
+from coevo.records import Json
+from coevo.weights.dtypes import TO_SAFETENSORS, DType, held_as
+from coevo.weights.stored import INDEX, StoredTensor, open_checkpoint, read_json
+
+if TYPE_CHECKING:
+    from coevo.weights.master import Master
+    from coevo.weights.selection import TensorSpec
+
+_WEIGHTS = {".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx", ".tflite"}
+_ALIGNMENT = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A tensor to write: its safetensors code, its shape, its size and what makes its bytes when it is its turn."""
+
+    code: str
+    shape: tuple[int, ...]
+    size: int
+    make: Callable[[], memoryview]
+
+
+def write_model(master: Master, base: Path, out: Path, dtype: DType | None = None) -> str:
+    """Fill the folder `out` with the master's centre and everything else of `base`.
+
+    Args:
+        master: the weights.
+        base: the model folder that they were selected from.
+        out: an empty folder.
+        dtype: of the selected tensors; None is what the base stores each of them in.
+
+    Returns:
+        The formats written, `bfloat16` or `bfloat16, float32`.
+    """
+    specs = {name: spec for spec in master.selection.tensors for name in (spec.name, *spec.aliases)}
+    files: dict[str, dict[str, Piece]] = {}
+    for name, entry in open_checkpoint(base).items():
+        piece = _moved(name, specs[name], master, dtype) if name in specs else _kept(entry)
+        files.setdefault(entry.file.name, {})[name] = piece
+    for file, pieces in files.items():
+        write_safetensors(out / file, pieces)
+    _copy_rest(base, out)
+    if (base / INDEX).is_file():
+        index: dict[str, Any] = dict(read_json(base / INDEX))
+        metadata = cast(dict[str, Json], index.get("metadata") or {})
+        index["metadata"] = {
+            **metadata,
+            "total_size": sum(p.size for pieces in files.values() for p in pieces.values()),
+        }
+        _write_json(out / INDEX, index)
+    if dtype is not None:
+        _write_json(out / "config.json", _with_dtype(read_json(base / "config.json"), dtype))
+    return ", ".join(sorted({dtype or spec.dtype for spec in master.selection.tensors}))
+
+
+def _moved(name: str, spec: TensorSpec, master: Master, dtype: DType | None) -> Piece:
+    format_ = dtype or spec.dtype
+    size = math.prod(spec.shape) * held_as(format_).itemsize
+
+    def make() -> memoryview:
+        values = np.empty(spec.shape, dtype=held_as(format_))
+        master.centre(name, values)
+        return values.reshape(-1).view(np.uint8).data
+
+    return Piece(TO_SAFETENSORS[format_], spec.shape, size, make)
+
+
+def _kept(entry: StoredTensor) -> Piece:
+    size = entry.end - entry.begin
+
+    def make() -> memoryview:
+        if size == 0:  # no file maps nothing
+            return memoryview(b"")
+        return np.memmap(entry.file, dtype=np.uint8, mode="r", offset=entry.begin, shape=(size,)).data
+
+    return Piece(entry.code, entry.shape, size, make)
+
+
+def write_safetensors(path: Path, pieces: Mapping[str, Piece]) -> None:
+    """Write one safetensors file, a tensor at a time, on disk when this returns."""
+    header: dict[str, Json] = {"__metadata__": {"format": "pt"}}
+    at = 0
+    for name, piece in pieces.items():
+        header[name] = {"dtype": piece.code, "shape": list(piece.shape), "data_offsets": [at, at + piece.size]}
+        at += piece.size
+    encoded = json.dumps(header, separators=(",", ":")).encode()
+    encoded += b" " * (-len(encoded) % _ALIGNMENT)
+    with path.open("wb") as file:
+        file.write(len(encoded).to_bytes(8, "little") + encoded)
+        for piece in pieces.values():
+            file.write(piece.make())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _copy_rest(base: Path, out: Path) -> None:
+    """Everything beside the weights; not coevo's note, which is about the base's own."""
+    for path in sorted(base.iterdir()):
+        if path.is_file() and path.suffix not in _WEIGHTS and path.name not in (INDEX, NOTE):
+            shutil.copyfile(path, out / path.name)
+
+
+def _with_dtype(config: Mapping[str, object], dtype: DType) -> dict[str, object]:
+    """The model's config saying `dtype` wherever it names one; older versions say `torch_dtype`."""
+    keys = ("dtype", "torch_dtype")
+    changed: dict[str, object] = {}
+    for key, value in config.items():
+        if isinstance(value, dict):
+            changed[key] = _with_dtype(cast(Mapping[str, object], value), dtype)
+        else:
+            changed[key] = dtype if key in keys and isinstance(value, str) else value
+    return changed
+
+
+def _write_json(path: Path, value: Mapping[str, Json]) -> None:
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,208 @@
+"""A run's configuration: TOML and command line → one checked, frozen model.
+
+Top-level keys are the run's own; every other table is named after a plugin and holds its options::
+
+    task = "tsp_construct"
+    generations = 6
+
+    [es]
+    sigma = 2e-3
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias, cast
+
+import pydantic
+import tomli_w
+from pydantic import Field
+
+from coevo.errors import UserError
+from coevo.records import Json
+from coevo.registry import did_you_mean
+
+FOLDER_TASK = "heuristics"
+"""The task that reads its problem from a folder: what `--task DIR` stands for."""
+
+Count: TypeAlias = Annotated[int, Field(ge=1)]
+Name: TypeAlias = Annotated[str, Field(min_length=1, pattern=r"^[^\x00-\x1f]*$")]
+
+
+class _Strict(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class SamplingConfig(_Strict):
+    """How tokens are drawn; None leaves it to the task (`max_new_tokens`)."""
+
+    temperature: Annotated[float, Field(ge=0.0)] = 1.0
+    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 0.95
+    top_k: Annotated[int, Field(ge=0)] = 0
+    min_p: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    presence_penalty: float = 0.0
+    max_new_tokens: Annotated[int, Field(ge=1)] | None = None
+
+
+class RolloutConfig(_Strict):
+    """Chunks: `chunk` requests of one member are generated, saved and resumed together."""
+
+    chunk: Count = 32
+    retries: Annotated[int, Field(ge=0)] = 2
+
+
+class RunConfig(_Strict):
+    """What `coevo run` does. See `coevo options` for the tables of the plugins."""
+
+    task: str = "tsp_construct"
+    engine: str = "transformers"
+    model: str = "smollm2-135m"
+    param: str = "es"
+    context: str = "eoh"
+    generations: Count = 4
+    population: Count | None = None
+    calls: Count | None = None
+    tokens: Count | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    name: Name | None = None
+    runs: Name = "runs"
+    plugins: tuple[str, ...] = ()
+    loggers: tuple[str, ...] = ("progress",)
+    anchor_seconds: Annotated[float, Field(gt=0.0)] = 60.0
+    sampling: SamplingConfig = SamplingConfig()
+    rollouts: RolloutConfig = RolloutConfig()
+    options: dict[str, dict[str, Json]] = Field(default_factory=dict)
+
+    def to_toml_data(self) -> dict[str, Json]:
+        """The resolved configuration as nested plain data, None left out, plugin tables at the top."""
+        data = self.model_dump(mode="json", exclude_none=True)
+        tables = data.pop("options")
+        return {**data, **tables}
+
+
+FIELDS = tuple(name for name in RunConfig.model_fields if name != "options")
+
+
+def read_file(path: Path) -> dict[str, Json]:
+    """Read a configuration file.
+
+    Raises:
+        UserError: it is missing, not readable as text, or not TOML.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise UserError(f"no configuration file {str(path)!r}; see the folder configs/ for examples") from None
+    except OSError as error:
+        raise UserError(f"cannot read the configuration file {str(path)!r}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{str(path)!r} is not valid TOML: {error}") from None
+
+
+def plugin_files(data: Mapping[str, Json]) -> list[str]:
+    """The plugin files that `data` names; they are loaded before anything else of it can be checked.
+
+    Raises:
+        UserError: `plugins` is no list of texts.
+    """
+    files: Any = data.get("plugins", [])
+    if not isinstance(files, list | tuple) or not all(isinstance(f, str) for f in cast(Sequence[Any], files)):
+        raise UserError(f"plugins got {files!r}: it should be a list of Python files")
+    return list(cast(Sequence[str], files))
+
+
+def parse_assignment(text: str) -> tuple[list[str], Json]:
+    """`a.b=value` → (["a", "b"], value); the value is read as TOML, and as a string where it is none.
+
+    Raises:
+        UserError: no `=`, or an empty key.
+    """
+    key, equals, raw = text.partition("=")
+    path = [part.strip() for part in key.split(".")]
+    if not equals or not all(path):
+        raise UserError(f"--set {text!r} is no assignment; write it as --set plugin.option=value")
+    try:
+        value = tomllib.loads(f"value = {raw}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = raw
+    return path, value
+
+
+def merge(data: Mapping[str, Json], assignments: Sequence[tuple[Sequence[str], Json]]) -> dict[str, Json]:
+    """`data` with assignments applied in order; tables are made where missing."""
+    merged: dict[str, Json] = {k: dict(cast(dict[str, Json], v)) if isinstance(v, dict) else v for k, v in data.items()}
+    for path, value in assignments:
+        table = merged
+        for part in path[:-1]:
+            inner = table.setdefault(part, {})
+            if not isinstance(inner, dict):
+                raise UserError(f"--set {'.'.join(path)}: {part!r} is a value, not a table")
+            table = cast(dict[str, Json], inner)
+        table[path[-1]] = value
+    return merged
+
+
+def build(data: Mapping[str, Json], tables: Sequence[str]) -> RunConfig:
+    """Check `data` and make the configuration.
+
+    Args:
+        data: top-level keys and tables, from a file and the command line.
+        tables: names that may have a table of options: those of registered plugins.
+
+    Raises:
+        UserError: an unknown key or table (did-you-mean), or a value of the wrong type or range.
+    """
+    own: dict[str, Json] = {}
+    options: dict[str, dict[str, Json]] = {}
+    for key, value in data.items():
+        if key in FIELDS:
+            own[key] = value
+        elif key in tables and isinstance(value, dict):
+            options[key] = cast(dict[str, Json], value)
+        elif key in tables:
+            raise UserError(f"{key!r} got {value!r}: it should be a table of options; write {key}.option = value")
+        else:
+            expected = [*FIELDS, *tables]
+            raise UserError(f"unknown configuration key {key!r}{did_you_mean(key, expected)}")
+    _expand_task(own, options, tables)
+    try:
+        return RunConfig.model_validate({**own, "options": options})
+    except pydantic.ValidationError as error:
+        raise UserError(_explain(error)) from None
+
+
+def _expand_task(own: dict[str, Json], options: dict[str, dict[str, Json]], tables: Sequence[str]) -> None:
+    """A task given as the folder of a problem is the task `FOLDER_TASK` with that folder."""
+    task = own.get("task")
+    if not isinstance(task, str) or task in tables or not (os.sep in task or os.path.isdir(task)):
+        return
+    if not os.path.isdir(task):
+        raise UserError(f"no folder {task!r} to read a problem from; for tasks by name see: coevo tasks")
+    own["task"] = FOLDER_TASK
+    # A run is resumed from any folder.
+    options[FOLDER_TASK] = {**options.get(FOLDER_TASK, {}), "folder": os.path.abspath(task)}
+
+
+def _explain(error: pydantic.ValidationError) -> str:
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        model = {"sampling": SamplingConfig, "rollouts": RolloutConfig}.get(str(first["loc"][0]), RunConfig)
+        return f"unknown configuration key {where!r}{did_you_mean(str(first['loc'][-1]), list(model.model_fields))}"
+    said = first["msg"]
+    return f"{where} got {_shown(first['input'])}: {said[0].lower()}{said[1:]}"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return repr(value)
+
+
+def to_toml(data: Mapping[str, Json]) -> str:
+    """Plain nested data as TOML text."""
+    return tomli_w.dumps(data)

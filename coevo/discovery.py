@@ -1,0 +1,222 @@
+"""From installed plugins to registries: entry points, local files, and `COEVO_PLUGINS`."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from importlib.metadata import Distribution, EntryPoint, distributions
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pluggy
+
+from coevo import hookspecs
+from coevo.errors import CoevoError, PluginError
+from coevo.registry import Registry, did_you_mean
+
+if TYPE_CHECKING:
+    from coevo.interfaces import ContextUpdater, Engine, ParameterUpdater, Task
+
+GROUP = "coevo"
+LOCAL_PLUGIN = "coevo_plugin.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """One plugin that was found. `error` is empty if it loaded."""
+
+    name: str
+    source: str
+    error: str = ""
+
+
+@dataclass(slots=True)
+class Registries:
+    """Everything that plugins registered, by kind."""
+
+    tasks: Registry[Task] = field(default_factory=lambda: Registry["Task"]("task"))
+    engines: Registry[Engine] = field(default_factory=lambda: Registry["Engine"]("engine"))
+    parameter_updaters: Registry[ParameterUpdater] = field(
+        default_factory=lambda: Registry["ParameterUpdater"]("parameter updater")
+    )
+    context_updaters: Registry[ContextUpdater] = field(
+        default_factory=lambda: Registry["ContextUpdater"]("context updater")
+    )
+    loggers: Registry[object] = field(default_factory=lambda: Registry[object]("logger"))
+
+
+@dataclass(slots=True)
+class Plugins:
+    """The plugin manager with what it found.
+
+    Raises (from `registries`):
+        PluginError: a misspelt hook, a duplicate name, a hook that raises.
+    """
+
+    manager: pluggy.PluginManager
+    found: list[Plugin] = field(default_factory=list[Plugin])
+
+    @property
+    def broken(self) -> list[Plugin]:
+        """Plugins that did not load."""
+        return [plugin for plugin in self.found if plugin.error]
+
+    def registries(self) -> Registries:
+        """Let every plugin register.
+
+        Raises:
+            PluginError: a duplicate name, or a hook that raises; names the plugin.
+        """
+        out = Registries()
+        rounds: list[tuple[str, str, Registry[Any]]] = [
+            ("register_tasks", "tasks", out.tasks),
+            ("register_engines", "engines", out.engines),
+            ("register_parameter_updaters", "updaters", out.parameter_updaters),
+            ("register_context_updaters", "updaters", out.context_updaters),
+            ("register_loggers", "loggers", out.loggers),
+        ]
+        for hook, argument, registry in rounds:
+            for impl in _implementations(self.manager, hook):
+                registry.plugin = impl.plugin_name
+                try:
+                    impl.function(**({argument: registry} if argument in impl.argnames else {}))
+                except CoevoError:
+                    raise
+                except Exception as error:
+                    raise PluginError(
+                        f"plugin {impl.plugin_name!r}: {hook} raised {type(error).__name__}: {_one_line(error)}; "
+                        "leave it out with COEVO_PLUGINS"
+                    ) from error
+        return out
+
+
+def _implementations(manager: pluggy.PluginManager, hook: str) -> list[pluggy.HookImpl]:
+    # First registered first: a duplicate is blamed on the newcomer.
+    return list(getattr(manager.hook, hook).get_hookimpls())
+
+
+def notify(
+    manager: pluggy.PluginManager, hook: str, on_error: Callable[[str, Exception], None], **arguments: object
+) -> None:
+    """Call an observer hook on every plugin; one that raises is reported by name and the rest go on."""
+    for impl in _implementations(manager, hook):
+        try:
+            impl.function(**{name: arguments[name] for name in impl.argnames})
+        except Exception as error:  # noqa: BLE001 - a stranger's observer must not end a run
+            on_error(impl.plugin_name, error)
+
+
+def load(extra_files: Iterable[str | Path] = (), folder: Path | None = None) -> Plugins:
+    """Find and load plugins: entry points of group `coevo`, `coevo_plugin.py` in `folder`, `extra_files`.
+
+    `COEVO_PLUGINS=es,eoh` limits entry points to those names. A third-party plugin that cannot be imported
+    or whose hooks are wrong is recorded in `found` with its error; a plugin that the user named on the
+    command line raises.
+
+    Raises:
+        PluginError: a file given by the user is missing or broken; `COEVO_PLUGINS` names an unknown plugin.
+    """
+    manager = pluggy.PluginManager(hookspecs.PROJECT)
+    manager.add_hookspecs(hookspecs)
+    plugins = Plugins(manager)
+    points = entry_points()
+    wanted = [n.strip() for n in os.environ.get("COEVO_PLUGINS", "").split(",") if n.strip()]
+    for name in wanted:
+        if name not in points:
+            raise PluginError(f"COEVO_PLUGINS names {name!r}, which is not installed{did_you_mean(name, list(points))}")
+    for name, (point, distribution) in points.items():
+        if not wanted or name in wanted:
+            _load_entry_point(plugins, name, point, distribution)
+    local = (folder or Path.cwd()) / LOCAL_PLUGIN
+    files = [*([local] if local.is_file() else []), *(Path(f) for f in extra_files)]
+    for path in {path.resolve(): path for path in files}.values():
+        name = path.stem if manager.get_plugin(path.stem) is None else str(path)
+        _register(plugins, name, _import_file(path), str(path))
+    return plugins
+
+
+def entry_points() -> dict[str, tuple[EntryPoint, Distribution]]:
+    """Entry points of group `coevo` by name. Duplicate metadata of one distribution counts once.
+
+    Raises:
+        PluginError: two distributions use the same name.
+    """
+    points: dict[str, tuple[EntryPoint, Distribution]] = {}
+    for distribution in distributions():
+        for point in distribution.entry_points.select(group=GROUP):
+            known = points.get(point.name)
+            if known is None:
+                points[point.name] = (point, distribution)
+            elif known[1].metadata["Name"] != distribution.metadata["Name"]:
+                raise PluginError(
+                    f"plugin name {point.name!r} is used by two distributions: {known[1].metadata['Name']!r} and "
+                    f"{distribution.metadata['Name']!r}; uninstall one"
+                )
+    return dict(sorted(points.items()))
+
+
+def _load_entry_point(plugins: Plugins, name: str, point: EntryPoint, distribution: Distribution) -> None:
+    source = f"{distribution.metadata['Name']} {distribution.version}"
+    try:
+        module = point.load()
+    except Exception as error:  # noqa: BLE001 - whatever a stranger's import raises must not disable coevo
+        plugins.found.append(Plugin(name, source, f"{type(error).__name__}: {error}"))
+        return
+    try:
+        _register(plugins, name, module, source)
+    except PluginError as error:
+        plugins.found.append(Plugin(name, source, str(error)))
+
+
+def _register(plugins: Plugins, name: str, module: object, source: str) -> None:
+    manager = plugins.manager
+    try:
+        manager.register(module, name)
+    except (pluggy.PluginValidationError, ValueError) as error:
+        if manager.get_plugin(name) is module:
+            manager.unregister(module)
+        raise PluginError(f"plugin {name!r} ({source}): {_one_line(error)}") from error
+    misspelt = _misspelt_hook(manager, module)
+    if misspelt:
+        manager.unregister(module)
+        known = [n for n in vars(hookspecs) if hasattr(getattr(hookspecs, n), f"{hookspecs.PROJECT}_spec")]
+        raise PluginError(f"plugin {name!r} ({source}): unknown hook {misspelt!r}{did_you_mean(misspelt, known)}")
+    plugins.found.append(Plugin(name, source))
+
+
+def _misspelt_hook(manager: pluggy.PluginManager, module: object) -> str:
+    try:
+        manager.check_pending()
+    except pluggy.PluginValidationError:
+        for caller in manager.get_hookcallers(module) or []:
+            if not caller.has_spec():
+                return caller.name
+        raise
+    return ""
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())
+
+
+def _import_file(path: Path) -> object:
+    if not path.is_file():
+        raise PluginError(f"no plugin file {str(path)!r}; --plugin takes a Python file that implements hooks")
+    name = f"coevo_local_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise PluginError(f"{str(path)!r} is no Python file; --plugin takes one that implements hooks")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except CoevoError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise PluginError(
+            f"plugin file {str(path)!r} does not import: {type(error).__name__}: {_one_line(error)}"
+        ) from error
+    return module

@@ -1,0 +1,256 @@
+"""`runs/<name>/`: where everything of a run is, and everything shown anywhere comes from.
+
+`config.toml` (resolved), `run.json` (what it ran with), `journal.jsonl`, `rollouts/`, `contexts/`,
+`best/`, `anchors/`. One process at a time holds the lock; the lock goes with the process, however it dies.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import tempfile
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+from coevo.codec import to_json
+from coevo.config import read_file, to_toml
+from coevo.errors import CheckFailedError, UserError
+from coevo.frames import ChunkFile
+from coevo.interfaces import BestFiles, Ledger, Task
+from coevo.journal import Journal, update_to_json
+from coevo.records import Batch, BatchReport, Best, Buffer, Json, Rollout, Update
+from coevo.registry import did_you_mean
+
+
+def write_atomic(path: Path, text: str) -> None:
+    """Replace `path` by `text`, so that a kill leaves the old file or the new one."""
+    temporary = path.with_name(path.name + ".new")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+class RunFolder:
+    """A run on disk.
+
+    Usage::
+
+        folder = RunFolder.create(Path("runs"), "a", config)
+        with folder.lock():
+            ...
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.journal = Journal(path / "journal.jsonl")
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return self.path.name
+
+    @property
+    def address(self) -> str:
+        """What to type after `coevo show`: the name where that is enough, else the path."""
+        return self.name if self.path.parent == Path("runs") else str(self.path)
+
+    @classmethod
+    def create(cls, path: Path, config: Mapping[str, Json]) -> RunFolder:
+        """Make the folder of a new run.
+
+        Raises:
+            UserError: it exists, or cannot be made there.
+        """
+        check_free(path)
+        try:
+            path.mkdir(parents=True)
+        except OSError as error:
+            raise UserError(
+                f"cannot make the run's folder {str(path)!r}: {error.strerror}; choose another with --runs"
+            ) from None
+        for part in ("rollouts", "contexts", "best"):
+            (path / part).mkdir()
+        write_atomic(path / "config.toml", to_toml(config))
+        return cls(path)
+
+    @classmethod
+    def find(cls, run: str, runs: str = "runs") -> RunFolder:
+        """A run by name (below `runs`) or by path.
+
+        Raises:
+            UserError: there is none, with a did-you-mean.
+        """
+        for path in (Path(runs) / run, Path(run)):
+            if os.path.isfile(path / "config.toml"):
+                return cls(path)
+        if os.path.exists(run):
+            raise UserError(f"{run!r} is no run: a run is a folder with a config.toml and a journal.jsonl, or its name")
+        known = sorted(p.parent.name for p in Path(runs).glob("*/config.toml"))
+        hint = did_you_mean(run, known) or "; there are none yet, start one with: coevo run"
+        raise UserError(f"no run named {run!r} in {runs!r}{hint}")
+
+    def config(self) -> dict[str, Json]:
+        """The resolved configuration."""
+        return read_file(self.path / "config.toml")
+
+    def info(self) -> dict[str, Json]:
+        """`run.json`; empty before the engine was ready.
+
+        Raises:
+            CheckFailedError: it is damaged.
+        """
+        path = self.path / "run.json"
+        try:
+            return cast(dict[str, Any], json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+        except ValueError:
+            raise CheckFailedError(f"{str(path)!r} is no JSON; the run's folder is damaged") from None
+
+    def write_info(self, info: Mapping[str, Json]) -> None:
+        """Write `run.json`."""
+        write_atomic(self.path / "run.json", json.dumps(info, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+    @contextmanager
+    def lock(self) -> Generator[None]:
+        """Hold the run for this process.
+
+        Raises:
+            UserError: another process has it.
+        """
+        try:
+            file = (self.path / "lock").open("a+")
+        except OSError as error:
+            raise UserError(f"cannot write in the run's folder {str(self.path)!r}: {error.strerror}") from None
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                raise UserError(
+                    f"run {self.name!r} is going in process {file.read().strip()}; "
+                    f"watch it with: coevo show {self.address}"
+                ) from None
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            yield
+
+    def is_locked(self) -> bool:
+        """Whether a process holds the run now."""
+        path = self.path / "lock"
+        if not path.exists():
+            return False
+        with path.open("r") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    def chunk_file(self, generation: int, batch: int) -> Path:
+        """Where the rollouts of a batch are."""
+        return self.path / "rollouts" / f"g{generation:04d}-b{batch:02d}.jsonl.zst"
+
+
+def check_free(path: Path) -> None:
+    """Refuse a name that is taken or a place where nothing can be made.
+
+    Raises:
+        UserError: which, and how to go on.
+    """
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as error:
+        raise UserError(
+            f"cannot make the run's folder {str(path)!r}: {error.strerror}; choose another with --name or --runs"
+        ) from None
+    else:
+        raise UserError(
+            f"run {path.name!r} exists in {str(path.parent)!r}; "
+            f"go on with: coevo resume {RunFolder(path).address}, or take another --name"
+        )
+    if reason := why_not(path):
+        raise UserError(f"cannot make the run's folder {str(path)!r}: {reason}; choose another with --name or --runs")
+
+
+def why_not(path: Path) -> str:
+    """Why a folder cannot be made at `path`, found by making one beside it; empty where it can."""
+    above = next(p for p in path.absolute().parents if os.path.exists(p))
+    if not above.is_dir():
+        return f"{str(above)!r} is a file"
+    longest = os.pathconf(above, "PC_NAME_MAX")
+    if any(len(os.fsencode(part)) > longest for part in path.parts):
+        return f"a name may have {longest} bytes"
+    try:
+        os.rmdir(tempfile.mkdtemp(prefix=".coevo-", dir=above))
+    except OSError as error:
+        return f"nothing can be made in {str(above)!r}: {error.strerror}"
+    return ""
+
+
+class RunStore:
+    """`coevo.evolve.Store` on a run's folder."""
+
+    def __init__(self, folder: RunFolder, task: Task) -> None:
+        self.folder = folder
+        self.task = task
+
+    def open_chunks(self, generation: int, batch: int, asked: Batch) -> ChunkFile:
+        """Write the batch's contexts, then open its chunks."""
+        lines = [json.dumps({"id": c.id, **to_json(c)}, ensure_ascii=False) for c in asked.contexts]
+        name = f"g{generation:04d}-b{batch:02d}.jsonl"
+        write_atomic(self.folder.path / "contexts" / name, "\n".join(lines) + "\n")
+        return ChunkFile(self.folder.chunk_file(generation, batch))
+
+    def save_best(self, best: Best, rollout: Rollout) -> None:
+        """Write `best/best.json` and what the task has to show for it."""
+        header = (
+            f"Found by coevo in run {self.folder.name!r}: generation {best.generation}, batch {best.batch}, "
+            f"rollout {best.rollout}.\nObjective {best.objective} on the search set."
+        )
+        for name, text in self._best_files(rollout, header).items():
+            write_atomic(self.folder.path / "best" / name, text)
+        shown = {"answer": rollout.artifacts.get("answer", ""), **to_json(best)}
+        write_atomic(self.folder.path / "best" / "best.json", json.dumps(shown, indent=1, ensure_ascii=False) + "\n")
+
+    def _best_files(self, rollout: Rollout, header: str) -> Mapping[str, str]:
+        files = getattr(self.task, "best_files", None)
+        return {} if files is None else cast(BestFiles, self.task).best_files(rollout, header)
+
+    def commit(
+        self,
+        report: BatchReport,
+        buffer: Buffer,
+        update: Update | None,
+        states: Mapping[str, Json],
+        ledger: Ledger,
+    ) -> None:
+        """The commit point: one journal line."""
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        line: dict[str, Json] = {
+            "kind": "batch",
+            **to_json(report),
+            "population": [{"seed": f"{m.seed:016x}", "sigma": m.sigma} for m in buffer.members],
+            "credits": [r.credit for r in buffer.rollouts],
+            "update": update_to_json(update),
+            "states": states,
+            "ledger": to_json(ledger),
+            "time": {"seconds": report.seconds, "at": at},
+        }
+        self.folder.journal.append(line)
+
+    def stop(self, reason: str, message: str = "", **place: int) -> None:
+        """Note why (and before which generation and batch) the run ended.
+
+        After a kill there is no such line, and the run counts as interrupted.
+        """
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        line = {"kind": "stop", "reason": reason, "message": message, **place, "time": {"at": at}}
+        self.folder.journal.append(line)

@@ -1,0 +1,303 @@
+"""The Protocols that plugins implement (design section 5): hooks register and observe, Protocols compute.
+
+Nothing here is inherited from: an object with the right methods is a task, an engine or an updater.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol, runtime_checkable
+
+from coevo.records import (
+    Batch,
+    Buffer,
+    Completion,
+    Context,
+    EpisodeResult,
+    Example,
+    Json,
+    Perturbation,
+    Request,
+    Rollout,
+    Update,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A known objective value: `value` on `split`, found by `method`; `proved` if no better can exist.
+
+    Exactly one reference of the search split may be the `baseline`: what a search should beat.
+    """
+
+    name: str
+    split: str
+    value: float
+    method: str = ""
+    proved: bool = False
+    baseline: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """What a task tells updaters about itself; prompts are rendered from it, nothing else is needed.
+
+    Attributes:
+        description: the problem in a few lines.
+        hole: `expression`, `function`, or `none` for a task that is no program search.
+        signature: the function or assignment that the model completes.
+        arguments: (name, meaning) of what the hole may use.
+        examples: answers of the right form that may be shown to the model.
+        prefill: how the assistant's turn begins.
+        stop: strings that end an answer.
+        direction: of the objective.
+        failure: what a failure of the model is worth to the updaters: `below` every valid answer, or a
+            number.
+        components: the context components that the task reads, with their default texts.
+        max_new_tokens: how long an answer may be unless the run says otherwise.
+        max_calls: model calls that one episode may make, for hard budgets.
+    """
+
+    name: str
+    title: str
+    description: str
+    hole: Literal["expression", "function", "none"] = "none"
+    signature: str = ""
+    arguments: tuple[tuple[str, str], ...] = ()
+    examples: tuple[str, ...] = ()
+    prefill: str = ""
+    stop: tuple[str, ...] = ()
+    direction: Literal["minimize", "maximize"] = "maximize"
+    references: tuple[Reference, ...] = ()
+    failure: Literal["below"] | float = "below"
+    components: Mapping[str, str] = field(default_factory=dict[str, str])
+    max_new_tokens: int = 256
+    max_calls: int = 1
+
+    def baseline(self, split: str = "train") -> Reference | None:
+        """The reference of `split` that a search should beat, if one is marked."""
+        return next((r for r in self.references if r.split == split and r.baseline), None)
+
+    def best_known(self, split: str = "train") -> Reference | None:
+        """The best reference of `split`: gaps are measured to it."""
+        values = [r for r in self.references if r.split == split]
+        if not values:
+            return None
+        sign = 1.0 if self.direction == "minimize" else -1.0
+        return min(values, key=lambda r: sign * r.value)
+
+
+class Episode(Protocol):
+    """One attempt. The loop asks for requests, answers them, and repeats until there are none."""
+
+    def requests(self) -> Sequence[Request]:
+        """What to complete next; empty when the episode is over."""
+        ...
+
+    def step(self, completions: Sequence[Completion]) -> None:
+        """Answers to the last `requests()`, in order."""
+        ...
+
+    def result(self) -> EpisodeResult:
+        """Score the episode. Called once, in a worker thread: it may block on a sandbox or a judge."""
+        ...
+
+
+@runtime_checkable
+class Task(Protocol):
+    """A family of examples with an evaluator. The task owns the answer parser.
+
+    Optional: `start()` before anything else runs (a sandbox wants no threads), `close()` at the end,
+    `best_files(rollout, header) -> Mapping[str, str]` for what `best/` shall hold, and
+    `async run(example, context, policy) -> (EpisodeResult, Trajectory)` for an agent that drives itself.
+    """
+
+    def brief(self) -> Brief:
+        """The task's self-description."""
+        ...
+
+    def examples(self, split: str) -> Sequence[Example]:
+        """Examples of a split; ValueError names the splits that exist."""
+        ...
+
+    def episode(self, example: Example, context: Context) -> Episode:
+        """A fresh episode."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What an engine can do. `slots` = policies it can serve at once."""
+
+    adapts: bool
+    gradients: bool = False
+    logprobs: bool = False
+    slots: int = 1
+    deterministic: bool = True
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """Parameters being served. `id` is the hash of (master digest, perturbation, selection)."""
+
+    id: str
+
+    async def complete(self, requests: Sequence[Request]) -> list[Completion]:
+        """Complete all, in order. One request that cannot be served is its own completion's reason."""
+        ...
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """Serves generations and owns the weights. Served weights are derived from the master, never undone.
+
+    The constructor loads the model and runs the canary, so that an engine that exists can be trusted.
+
+    Optional: `moved(perturbation) -> float` (share of sampled weights whose served value differs from the
+    centre's), `count_tokens(request) -> int` (of the prompt), `served_digest() -> str`,
+    `save_anchor(path)` and `load_anchor(path)`, `describe() -> Mapping[str, str]` (device, dtype, master and
+    more, for the start line), `record() -> Mapping[str, Json]` (for run.json; an adapting engine gives at
+    least `base` (folder of the checkpoint) and `selection`), `close()`. On the factory: `check_model(model)`,
+    which raises UserError for a model that it could not load, before anything is started.
+    """
+
+    capabilities: Capabilities
+
+    def lease(self, perturbation: Perturbation | None) -> AbstractAsyncContextManager[Policy]:
+        """Serve a member, or the centre for None, until the context ends."""
+        ...
+
+    def apply(self, update: Update) -> None:
+        """Move the master. Raises ValueError for an update kind it cannot apply."""
+        ...
+
+    def digest(self) -> str:
+        """The `weights_digest` of the master."""
+        ...
+
+    def export(self, path: Path, dtype: str | None = None) -> None:
+        """Write the centre as a folder that transformers loads."""
+        ...
+
+
+@runtime_checkable
+class ParameterUpdater(Protocol):
+    """Ask/tell optimizer of the weights: plain numbers and seeds, no tensors.
+
+    Attributes:
+        population: members per adapting batch.
+        answers: rollouts per member in `zip` batches.
+        common_random_numbers: None takes the pairing's default.
+        needs: what the engine must be able to do: `adapts`, `gradients`, or empty.
+    """
+
+    population: int
+    answers: int
+    common_random_numbers: bool | None
+    needs: str
+
+    def ask(self, batch: Batch) -> Sequence[Perturbation]:
+        """The members for a batch; empty asks for the centre."""
+        ...
+
+    def tell(self, buffer: Buffer) -> Update | None:
+        """Learn from a batch. None: nothing to apply and nothing to journal."""
+        ...
+
+    def state_dict(self) -> Json:
+        """All state as JSON."""
+        ...
+
+    def load_state_dict(self, state: Json) -> None:
+        """The inverse of `state_dict`."""
+        ...
+
+
+@runtime_checkable
+class ContextUpdater(Protocol):
+    """Ask/tell optimizer of the context.
+
+    Optional: `credit(buffer) -> Buffer` sets what the parameter updater learns from;
+    `wrap(episode) -> Episode` acts inside an episode; `adapting_batches: int` is how many batches of a
+    generation adapt (1 where it is missing), which the sigma schedule needs.
+    """
+
+    def ask(self) -> Batch | None:
+        """The next batch of this generation; None ends the generation."""
+        ...
+
+    def tell(self, buffer: Buffer) -> None:
+        """Learn from the same buffer as the parameter updater."""
+        ...
+
+    def state_dict(self) -> Json:
+        """All state as JSON: a run resumed from it asks the same batches."""
+        ...
+
+    def load_state_dict(self, state: Json) -> None:
+        """The inverse of `state_dict`."""
+        ...
+
+
+class Crediting(Protocol):
+    """The optional `credit` of a context updater, as a type."""
+
+    def credit(self, buffer: Buffer) -> Buffer:
+        """The buffer with `credit` set on every rollout that is to be learned from."""
+        ...
+
+
+class BestFiles(Protocol):
+    """The optional `best_files` of a task, as a type."""
+
+    def best_files(self, rollout: Rollout, header: str) -> Mapping[str, str]:
+        """File name → text for the run's `best/` folder."""
+        ...
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What a run has spent. `tokens` = prompt + completion."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Prompt and completion tokens together."""
+        return self.prompt_tokens + self.completion_tokens
+
+
+class Services(Protocol):
+    """What an updater may ask of the run; a factory that has a parameter `services` is given one.
+
+    Attributes:
+        root_seed: of the run.
+        generation, batch: where the loop is (before `ask`: of the batch about to be asked).
+        ledger: what has been spent.
+        batch_answers: rollouts that an adapting `zip` batch needs to fill every member
+            (population × answers), 0 without a parameter updater.
+        folder: where an updater may write files of its own.
+    """
+
+    root_seed: int
+    generation: int
+    batch: int
+    ledger: Ledger
+    batch_answers: int
+    folder: Path
+
+    def seed(self, *coordinates: str | int) -> int:
+        """A seed for the updater's own randomness, a function of the root seed and the coordinates.
+
+        Generation and batch are part of it already.
+        """
+        ...
+
+    def progress(self) -> float:
+        """Share of the planned adapting batches (or of the budget, if larger) used so far, in [0, 1)."""
+        ...

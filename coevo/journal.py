@@ -1,0 +1,161 @@
+"""`journal.jsonl`: append-only, fsynced, one line a batch. The line is the commit point of a batch.
+
+Everything a line names is on disk before it. Base weights plus the updates in the journal are the
+checkpoint: they rebuild the parameters to the last bit. Each line carries `check`, a sha256 over the rest
+of it except `time`, so that a changed number is noticed even where its effect rounds away.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from coevo.codec import best_from_json, report_from_json
+from coevo.errors import CheckFailedError
+from coevo.interfaces import Ledger
+from coevo.records import BatchReport, Best, DenseUpdate, GradientUpdate, Json, SeedsUpdate, Update
+
+FORMAT = 1
+UPDATE_KINDS: dict[str, type[SeedsUpdate | GradientUpdate | DenseUpdate]] = {
+    "seeds": SeedsUpdate,
+    "gradient": GradientUpdate,
+    "dense": DenseUpdate,
+}
+
+
+def update_to_json(update: Update | None) -> dict[str, Json] | None:
+    """An update tagged with its kind; seeds as 16 hex digits, coefficients as the exact numbers applied."""
+    if update is None:
+        return None
+    kind = next(k for k, cls in UPDATE_KINDS.items() if isinstance(update, cls))
+    data: dict[str, Json] = {"kind": kind, **dataclasses.asdict(update)}
+    if isinstance(update, SeedsUpdate):
+        data["terms"] = [[f"{seed:016x}", coefficient] for seed, coefficient in update.terms]
+    return data
+
+
+def update_from_json(data: Mapping[str, Json] | None) -> Update | None:
+    """The inverse of `update_to_json`."""
+    if data is None:
+        return None
+    fields: dict[str, Any] = {
+        k: tuple(cast(list[Any], v)) if isinstance(v, list) else v for k, v in data.items() if k != "kind"
+    }
+    if data["kind"] == "seeds":
+        fields["terms"] = tuple((int(seed, 16), float(c)) for seed, c in data["terms"])
+    return UPDATE_KINDS[data["kind"]](**fields)
+
+
+def check_of(line: Mapping[str, Json]) -> str:
+    """sha256 of the line's canonical JSON without `time` and `check`."""
+    kept = {k: v for k, v in line.items() if k not in ("time", "check")}
+    text = json.dumps(kept, sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def label(line: Mapping[str, Json]) -> str:
+    """How a batch is named to the reader."""
+    operator = f" ({line['operator']})" if line.get("operator") else ""
+    return f"batch {line.get('batch')} of generation {line.get('generation')}{operator}"
+
+
+@dataclass(slots=True)
+class History:
+    """What the journal says a run has done: where a resumed run goes on."""
+
+    generation: int = 0
+    batch: int = 0
+    adapted: int = 0
+    states: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    ledger: Ledger = field(default_factory=Ledger)
+    best: Best | None = None
+    digest: str = ""
+    base: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    batches: list[dict[str, Json]] = field(default_factory=list[dict[str, Json]])
+    stop: Mapping[str, Json] | None = None
+
+    def reports(self) -> list[BatchReport]:
+        """Reports of the generation in progress, for a resumed run to go on with."""
+        return [report_from_json(line) for line in self.batches if line["generation"] == self.generation]
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run came to its planned end."""
+        return self.stop is not None and self.stop["reason"] in ("generations", "calls", "tokens")
+
+
+class Journal:
+    """The append-only file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, line: Mapping[str, Json]) -> None:
+        """Write one line, on disk when this returns."""
+        whole = {**line, "check": check_of(line)}
+        text = json.dumps(whole, ensure_ascii=False, allow_nan=False)
+        with self.path.open("ab") as file:
+            file.write((text + "\n").encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+    def repair(self) -> None:
+        """Cut a torn last line (a kill in mid-write). Its batch is not committed and runs again."""
+        data = self.path.read_bytes() if self.path.exists() else b""
+        end = data.rfind(b"\n") + 1
+        if end < len(data):
+            with self.path.open("r+b") as file:
+                file.truncate(end)
+                os.fsync(file.fileno())
+
+    def lines(self) -> Iterator[dict[str, Json]]:
+        """Verified lines in order; a torn last line is left out.
+
+        Raises:
+            CheckFailedError: a line that is no JSON, or differs from its own checksum; names the batch.
+        """
+        data = self.path.read_bytes() if self.path.exists() else b""
+        whole = data[: data.rfind(b"\n") + 1]
+        for number, text in enumerate(whole.splitlines(), 1):
+            try:
+                line = cast(dict[str, Any], json.loads(text))
+            except ValueError:
+                raise CheckFailedError(
+                    f"line {number} of {str(self.path)!r} is no JSON; the journal is damaged"
+                ) from None
+            if line.get("check") != check_of(line):
+                what = label(line) if line.get("kind") == "batch" else f"the {line.get('kind')!r} line"
+                raise CheckFailedError(
+                    f"{what} (line {number} of {str(self.path)!r}) differs from its checksum; the journal was changed"
+                )
+            yield line
+
+    def history(self) -> History:
+        """Fold the lines into where the run is."""
+        history = History()
+        for line in self.lines():
+            if line["kind"] == "base":
+                history.base = line
+                history.digest = line["digest"]
+            elif line["kind"] == "stop":
+                history.stop = line
+            elif line["kind"] == "batch":
+                _fold(history, line)
+        return history
+
+
+def _fold(history: History, line: dict[str, Json]) -> None:
+    history.batches.append(line)
+    history.stop = None
+    history.generation, history.batch = line["generation"], line["batch"] + 1
+    history.adapted += bool(line["adapt"])
+    history.states = line["states"]
+    history.ledger = Ledger(**line["ledger"])
+    history.best = best_from_json(line["best"])
+    history.digest = line["digest"]

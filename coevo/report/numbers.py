@@ -1,0 +1,41 @@
+"""Numbers and tables as a reader wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+ABSENT = "-"
+
+
+def number(value: float | None, digits: int = 5) -> str:
+    """Up to `digits` significant digits, `-` for None."""
+    if value is None:
+        return ABSENT
+    return f"{value:.{max(digits, len(str(abs(int(value)))))}g}" if abs(value) < 1e15 else f"{value:.{digits}g}"
+
+
+def percent(share: float | None, decimals: int = 0) -> str:
+    """A share as per cent, `-` for None."""
+    return ABSENT if share is None else f"{100.0 * share:.{decimals}f} %"
+
+
+def count(value: int, noun: str, plural: str = "") -> str:
+    """`3 calls`, `1 call`."""
+    return f"{value:,} {noun if value == 1 else plural or noun + 's'}"
+
+
+def duration(seconds: float) -> str:
+    """`0:07`, `12:05`, `3:12:05`: hours, minutes, seconds."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def table(rows: Sequence[Sequence[str]], heads: Sequence[str] = ()) -> str:
+    """Left-aligned columns two spaces apart; nothing trails."""
+    every = [list(heads), *map(list, rows)] if heads else [list(row) for row in rows]
+    if not every:
+        return ""
+    widths = [max(len(row[column]) for row in every) for column in range(len(every[0]))]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in every)
+    return "\n".join(line.rstrip() for line in lines)

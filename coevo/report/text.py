@@ -1,0 +1,139 @@
+"""A run as plain text: `coevo show`, and what `coevo run` prints at its end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import cast
+
+from coevo.folder import RunFolder
+from coevo.records import Json
+from coevo.report.numbers import ABSENT, count, duration, number, percent, table
+
+CODE_LINES = 40
+"""An answer longer than this is shown by its path alone."""
+
+
+def show(summary: Mapping[str, Json], folder: RunFolder, batches: Sequence[Mapping[str, Json]]) -> str:
+    """All of a run: what it is, how far it came, its best answer and a line for every batch."""
+    parts = [table(_facts(summary)), _best(summary, folder)]
+    if batches:
+        parts.append(_batches(batches))
+    return "\n\n".join(part for part in parts if part)
+
+
+def result(summary: Mapping[str, Json], folder: RunFolder) -> str:
+    """The end of a run: the best answer and how to look further."""
+    reason = str(summary["reason"])
+    why = "all generations done" if reason == "generations" else f"the next batch could exceed --{reason}"
+    spent = f"{count(summary['calls'], 'call')}, {count(summary['tokens'], 'token')}, {duration(summary['seconds'])}"
+    head = f"run {summary['name']}: {summary['status']} ({why}); {spent}"
+    best = _best(summary, folder) or "no valid answer was found"
+    return f"{head}\n\n{best}\n\nlook further: coevo show {folder.address}"
+
+
+def _facts(summary: Mapping[str, Json]) -> list[list[str]]:
+    s = summary
+    status = s["status"] if not s["reason"] or s["reason"] == s["status"] else f"{s['status']} ({s['reason']})"
+    rows = [
+        ["run", f"{s['name']}: {status}"],
+        ["folder", str(s["path"])],
+        ["what", f"task {s['task']}, param {s['param']}, context {s['context']}, seed {s['seed']}"],
+        ["model", f"{s['model']} on {s['engine']}"],
+        [
+            "progress",
+            f"{s['generations']} of {count(s['generations_planned'], 'generation')}, "
+            f"{count(s['batches'], 'batch', 'batches')}, {count(s['updates'], 'update')} of the weights",
+        ],
+        ["answers", _answers(s["statuses"], s["valid_rate"])],
+        ["spent", f"{count(s['calls'], 'call')}, {count(s['tokens'], 'token')}, {duration(s['seconds'])}"],
+        ["weights", _weights(s)],
+    ]
+    if s["message"]:
+        rows.append(["error", str(s["message"])])
+    if s["status"] in ("interrupted", "failed"):
+        rows.append(["go on", f"coevo resume {RunFolder(Path(s['path'])).address}"])
+    return rows
+
+
+def _answers(statuses: Mapping[str, int], valid: float) -> str:
+    total = sum(statuses.values())
+    if not total:
+        return "none yet"
+    most = sorted(statuses.items(), key=lambda item: -item[1])
+    return f"{total:,}, {percent(valid)} valid ({', '.join(f'{n:,} {status}' for status, n in most)})"
+
+
+def _weights(summary: Mapping[str, Json]) -> str:
+    base, now = str(summary["base_digest"])[:16], str(summary["weights_digest"])[:16]
+    zero: Sequence[Mapping[str, Json]] = summary["zero_updates"]
+    text = f"{base} → {now}" if now != base else f"{base or 'not loaded yet'}, did not move"
+    if zero:
+        text += f"; {count(len(zero), 'zero update')}, the last because {zero[-1]['reason']}"
+    return text
+
+
+def _best(summary: Mapping[str, Json], folder: RunFolder) -> str:
+    best: Mapping[str, Json] | None = summary["best"]
+    if best is None:
+        return ""
+    worth = f"objective {number(best['objective'])}"
+    reference, baseline = summary["reference"], summary["baseline"]
+    if reference is not None:
+        name, value = reference[0], number(reference[1])
+        # There is no share of nothing.
+        worth += (
+            f"; {name} is {value}" if best["gap"] is None else f"; gap {percent(best['gap'], 2)} to {name} ({value})"
+        )
+    if baseline is not None:
+        verb = "beats" if best["beats_baseline"] else "does not beat"
+        worth += f"; {verb} {baseline[0]} ({number(baseline[1])})"
+    where = f"generation {best['generation']}, batch {best['batch']}, rollout {best['rollout']}"
+    rows = [["best", worth], ["found in", where], ["path", str(best["path"])]]
+    answer = _answer(folder)
+    return table(rows) + (f"\n\n{_indent(answer)}" if answer else "")
+
+
+def _answer(folder: RunFolder) -> str:
+    path = folder.path / "best" / "best.json"
+    try:
+        data = cast(Mapping[str, Json], json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return ""
+    answer = str(data.get("answer", "")).strip("\n")
+    return answer if answer.count("\n") < CODE_LINES else ""
+
+
+def _indent(text: str) -> str:
+    return "\n".join(f"    {line}".rstrip() for line in text.splitlines())
+
+
+HEADS = (
+    "gen", "batch", "op", "members", "answers", "valid", "best", "mean", "sigma", "moved", "informative",
+    "ratio", "tokens/s", "note",
+)  # fmt: skip
+
+
+def _batches(batches: Sequence[Mapping[str, Json]]) -> str:
+    rows: list[Sequence[str]] = []
+    for line in batches:
+        metrics: Mapping[str, float] = line["metrics"]
+        objectives: Sequence[float] = line["objectives"]
+        total = sum(line["statuses"].values())
+        seconds = line["time"]["seconds"]
+        tokens = line["prompt_tokens"] + line["completion_tokens"]
+        best = None if line["best"] is None else line["best"]["objective"]
+        rows.append(
+            (
+                str(line["generation"]), str(line["batch"]), str(line["operator"]), str(line["members"]), str(total),
+                percent(line["statuses"].get("ok", 0) / total if total else 0.0), number(best),
+                number(fmean(objectives) if objectives else None), number(metrics.get("sigma")),
+                percent(metrics.get("moved")), number(metrics.get("informative")),
+                number(metrics.get("variance_ratio"), 3), number(tokens / seconds if seconds else None, 3),
+                f"no step: {line['zero_update']}" if line["zero_update"] else "",
+            )
+        )  # fmt: skip
+    told = [i for i in range(len(HEADS)) if any(row[i] not in ("", ABSENT) for row in rows)]
+    return table([[row[i] for i in told] for row in rows], [HEADS[i] for i in told])

@@ -1,0 +1,26 @@
+"""Runs code that a language model wrote, and trusts nothing that it says.
+
+Covered: every process that a candidate starts ends with it, and with the run; CPU time, memory, output, files and
+processes are limited; nothing of the run is inherited; the candidate has no network and sees no file but the
+interpreter and the problem; its solution is checked, and the objective computed, by the run.
+
+Weaker, as `Sandbox.isolation` tells:
+
+- Without root and user namespaces: the run's own user, with network and files; one candidate at a time; all
+  processes of that user count against the limit, so that a fork or a thread may be refused.
+- As root without namespaces (the default in a container): another user for each candidate, so the interpreter
+  must be readable for all; network and readable files are within reach.
+- On macOS: as the latter two, and without root what leaves its session (`setsid`) outlives the candidate; CPU time
+  is that of each process, in whole seconds, and the limit on memory may have no effect.
+
+Not covered anywhere: faults of the kernel, because system calls are not filtered; memory in files that have no
+name and are not mapped (at most 64 descriptors of `file_mb` in each process); numbers that a candidate draws from
+the system's entropy, which differ each time.
+"""
+
+from coevo.sandbox.client import Outcome, Sandbox
+from coevo.sandbox.limits import Limits
+from coevo.sandbox.problem import Problem, load_problem
+from coevo.sandbox.scoring import Evaluation, Evaluator
+
+__all__ = ["Evaluation", "Evaluator", "Limits", "Outcome", "Problem", "Sandbox", "load_problem"]

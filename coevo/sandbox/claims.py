@@ -1,0 +1,68 @@
+"""Reads what a candidate's process said and how it ended, and makes a status of it."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+from typing import Any, NoReturn, cast
+
+from coevo.sandbox.limits import Limits
+
+_CLAIMS = frozenset(
+    ["ok", "syntax", "no_entry", "import", "exception", "out_of_memory", "invalid_solution", "non_finite"]
+)
+_MESSAGE_CHARACTERS = 500
+
+
+def judge(header: dict[str, Any], claim: bytes, limits: Limits) -> tuple[str, object | None, str]:
+    """The status, the claimed value and one line of explanation.
+
+    How the process ended counts before what it said: a candidate can say anything.
+    """
+    reasons = {
+        "cpu": ("timeout", f"more than {limits.cpu_seconds:g} s of CPU time"),
+        "wall": ("timeout", f"more than {limits.wall:g} s of wall-clock time"),
+        "memory": ("out_of_memory", f"more than {limits.memory_mb} MB in all its processes"),
+        "output": ("exception", f"printed more than {limits.output_kb} KB"),
+        "result": ("invalid_solution", f"its answer has more than {limits.output_kb} KB"),
+    }
+    if header["reason"] in reasons:
+        status, message = reasons[header["reason"]]
+        return status, None, message
+    if header["code"] < 0:
+        name = signal.Signals(-header["code"]).name
+        if name in ("SIGXCPU", "SIGKILL") and header["cpu_seconds"] >= limits.cpu_seconds:
+            return "timeout", None, reasons["cpu"][1]
+        return "exception", None, f"the process was ended by {name}"
+    if not claim:
+        return "exception", None, f"the process left with exit code {header['code']} and without an answer"
+    return _claimed(claim)
+
+
+def _claimed(claim: bytes) -> tuple[str, object | None, str]:
+    """Read a candidate's answer; anything may be in it."""
+    try:
+        answer = json.loads(claim, parse_constant=_refuse, parse_float=_finite)
+    except FloatingPointError as error:
+        return "non_finite", None, f"the answer holds {error}"
+    except (ValueError, RecursionError) as error:
+        return "exception", None, f"the answer is no JSON: {error}"
+    fields = cast("dict[str, object]", answer) if isinstance(answer, dict) else {}
+    status = fields.get("status")
+    if not isinstance(status, str) or status not in _CLAIMS:
+        return "invalid_solution", None, "the answer is none that the worker writes"
+    if status == "ok":
+        return status, fields.get("value"), ""
+    return status, None, " ".join(str(fields.get("message", "")).split())[:_MESSAGE_CHARACTERS]
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise FloatingPointError(constant)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise FloatingPointError(text)
+    return number

@@ -1,0 +1,155 @@
+"""The sandbox as the run sees it: sources go in, outcomes come out."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from coevo.errors import RunError
+from coevo.sandbox.claims import judge
+from coevo.sandbox.connection import Connection, Reply
+from coevo.sandbox.limits import Limits
+
+_PATIENCE_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a candidate ended.
+
+    Attributes:
+        status: `ok`, `syntax`, `no_entry`, `import`, `exception`, `timeout`, `out_of_memory`,
+            `invalid_solution` or `non_finite`.
+        value: what it claims, as JSON: one solution per instance. None unless `ok`; not checked yet.
+        message: one line for a failure: type, message and line of the source. Empty if `ok`.
+        stdout: the last 4 KB that it printed, on either stream.
+        cpu_seconds: processor time of all its processes.
+        wall_seconds: from its start to the death of its last process.
+    """
+
+    status: str
+    value: object | None
+    message: str
+    stdout: str
+    cpu_seconds: float
+    wall_seconds: float
+
+
+class Sandbox:
+    """Runs Python sources that nobody has read, several at a time.
+
+    ```python
+    with Sandbox(Path("evaluate.py"), "train", entry="select_next_node") as sandbox:
+        outcome = sandbox.run(source)
+    ```
+
+    Start it before the process has threads and memory of any size; `run` may be called from many threads.
+
+    Attributes:
+        isolation: what holds on this system. `processes`: a process namespace ends every descendant;
+            `measured_trees`: CPU time and memory of all processes together are limited, not of each;
+            `files`: only the interpreter, its packages and the problem can be read, nothing written;
+            `temporary_folder`: the private folder is bounded as a whole; `network`: there is none;
+            `shared_memory`: there is none; `user`: a user without rights, another for each that runs;
+            `no_namespaces`: namespaces cannot be made inside; `packages`: what is installed can be imported,
+            which fails where root's interpreter is in a home that no other user may enter and `files` is
+            False. Where `network` or `files` is False a candidate
+            can reach what the run's user can. System calls are not filtered.
+    """
+
+    def __init__(
+        self,
+        problem_file: Path,
+        split: str,
+        *,
+        entry: str,
+        limits: Limits | None = None,
+        workers: int | None = None,
+        options: Mapping[str, object] | None = None,
+        namespaces: bool = True,
+    ) -> None:
+        """Start the zygote and load the problem there.
+
+        Args:
+            problem_file: the problem's `evaluate.py`.
+            split: whose instances candidates solve.
+            entry: the function that a candidate has to define.
+            limits: for each candidate.
+            workers: candidates at once; None means one per core. One where neither namespaces nor a change
+                of user are permitted, because descendants could not be told apart.
+            options: keyword arguments of the problem's `instances`.
+            namespaces: False leaves them out, as on a system that has none.
+
+        Raises:
+            UserError: the problem cannot be loaded, or has no such split.
+            RunError: the zygote cannot be started.
+        """
+        self.limits = limits or Limits()
+        workers = max(1, workers or os.cpu_count() or 1)
+        self._settings: dict[str, object] = {
+            "problem": str(problem_file.resolve()),
+            "split": split,
+            "entry": entry,
+            "limits": asdict(self.limits),
+            "workers": workers,
+            "options": dict(options or {}),
+            "namespaces": namespaces,
+        }
+        self._changing = threading.Lock()
+        self._closed = False
+        self._zygote = Connection(self._settings)
+        self.isolation: Mapping[str, bool] = MappingProxyType(self._zygote.isolation)
+        apart = self.isolation["processes"] or self.isolation["user"]
+        self.workers = workers if apart else 1
+        self._slots = threading.Semaphore(self.workers)
+
+    def __enter__(self) -> Sandbox:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the zygote and whatever runs; a `run` in another thread raises `RuntimeError`."""
+        with self._changing:
+            if not self._closed:
+                self._closed = True
+                self._zygote.close()
+
+    def run(self, source: str) -> Outcome:
+        """Run one candidate and wait for its end.
+
+        A zygote that dies meanwhile is started again, once; then the candidate is to blame.
+
+        Raises:
+            RunError: the sandbox itself failed.
+            RuntimeError: it is closed.
+        """
+        data = source.encode(errors="surrogatepass")
+        with self._slots:
+            for _ in range(2):
+                reply = self._alive().judge(data, self.limits.wall + _PATIENCE_SECONDS)
+                if reply is not None:
+                    return self._outcome(reply)
+        return Outcome("exception", None, "the sandbox died twice while this ran", "", 0.0, 0.0)
+
+    def _alive(self) -> Connection:
+        with self._changing:
+            if self._closed:
+                raise RuntimeError("the sandbox is closed")
+            if self._zygote.dead:
+                self._zygote.close()
+                self._zygote = Connection(self._settings)
+            return self._zygote
+
+    def _outcome(self, reply: Reply) -> Outcome:
+        header, payload = reply
+        if "broken" in header:
+            raise RunError(f"the sandbox could not confine a candidate: {header['broken']}")
+        claim, output = payload[: header["result"]], payload[header["result"] :].decode(errors="replace")
+        status, value, message = judge(header, claim, self.limits)
+        return Outcome(status, value, message, output, float(header["cpu_seconds"]), float(header["wall_seconds"]))

@@ -1,0 +1,154 @@
+"""The run's end of one zygote: starts it, sends it sources, hands replies to the threads that wait for them."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from pathlib import Path
+from typing import IO, Any, TypeAlias, cast
+
+from coevo.errors import RunError, UserError
+from coevo.sandbox import wire
+
+_START_SECONDS = 300.0
+_CLOSE_SECONDS = 10.0
+_SINGLE_THREAD = dict.fromkeys(["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"], "1")
+
+Reply: TypeAlias = tuple[dict[str, Any], bytes]
+
+
+class Connection:
+    """One zygote process and the thread that reads its replies.
+
+    Attributes:
+        isolation: what the zygote found to be permitted.
+    """
+
+    def __init__(self, settings: Mapping[str, object]) -> None:
+        """Start a zygote with `settings` and wait until it is ready.
+
+        Raises:
+            UserError: it cannot load the problem.
+            RunError: it ended, or said nothing for five minutes.
+        """
+        self._folder = tempfile.mkdtemp(prefix="coevo-")
+        # Candidates that run as another user have to pass through.
+        os.chmod(self._folder, 0o711)
+        ours, theirs = socket.socketpair()
+        self._channel = ours
+        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
+        # The last entry is for a run that found coevo in its working folder.
+        path = [*filter(os.path.isabs, sys.path), str(Path(__file__).resolve().parents[2])]
+        environment = {"LANG": "C.UTF-8", "PYTHONPATH": os.pathsep.join(path), "PYTHONHASHSEED": "0", **_SINGLE_THREAD}
+        command = [sys.executable, "-P", "-m", "coevo.sandbox.zygote", str(theirs.fileno()), str(os.getpid())]
+        with theirs:
+            self._process = subprocess.Popen(
+                command,
+                env=environment,
+                cwd="/",
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._log,
+                # Ctrl-C is for the run, which then closes the sandbox.
+                start_new_session=True,
+            )
+        self._writing = threading.Lock()
+        self._waiting: dict[int, Future[Reply | None]] = {}
+        self._numbers = itertools.count(1)
+        self._dead = False
+        self._reader: threading.Thread | None = None
+        self.isolation = self._await_ready({**settings, "folder": self._folder})
+        self._reader = threading.Thread(target=self._read, name="coevo-sandbox", daemon=True)
+        self._reader.start()
+
+    def _await_ready(self, settings: Mapping[str, object]) -> dict[str, bool]:
+        self._channel.settimeout(_START_SECONDS)
+        try:
+            wire.send(self._channel, settings)
+            message = wire.receive(self._channel)
+        except OSError:
+            message = None
+        if message is None:
+            log = self._last_words()
+            self.close()
+            raise RunError(f"the sandbox did not start: {log}")
+        self._channel.settimeout(None)
+        header = message[0]
+        if header["event"] == "failed":
+            self.close()
+            kind = UserError if header["user"] else RunError
+            raise kind(str(header["message"]))
+        return cast("dict[str, bool]", header["isolation"])
+
+    def _last_words(self) -> str:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(1.0)
+        self._log.seek(0)
+        lines = self._log.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else f"exit code {self._process.poll()}"
+
+    def _read(self) -> None:
+        while (message := wire.receive(self._channel)) is not None:
+            future = self._waiting.pop(int(str(message[0]["id"])), None)
+            if future is not None:
+                future.set_result(cast("Reply", message))
+        with self._writing:
+            self._dead = True
+            waiting, self._waiting = self._waiting, {}
+        for future in waiting.values():
+            future.set_result(None)
+
+    @property
+    def dead(self) -> bool:
+        """Whether the other end has closed."""
+        return self._dead
+
+    def judge(self, source: bytes, seconds: float) -> Reply | None:
+        """Run one candidate; None if the zygote died, or has to die because it does not answer."""
+        future: Future[Reply | None] = Future()
+        with self._writing:
+            if self._dead:
+                return None
+            number = next(self._numbers)
+            self._waiting[number] = future
+            try:
+                wire.send(self._channel, {"id": number}, source)
+            except OSError:
+                return None
+        try:
+            return future.result(seconds)
+        except FutureTimeoutError:
+            self.kill()
+            return None
+
+    def kill(self) -> None:
+        """End it as it is; the guardian's process group holds both."""
+        with contextlib.suppress(OSError):
+            self._process.send_signal(signal.SIGKILL)
+
+    def close(self) -> None:
+        """End it and wait until it has ended. What is running is killed."""
+        with contextlib.suppress(OSError):
+            self._channel.shutdown(socket.SHUT_RDWR)
+        try:
+            self._process.wait(_CLOSE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            self._process.wait()
+        if self._reader is not None:
+            self._reader.join()
+        self._channel.close()
+        self._log.close()
+        shutil.rmtree(self._folder, ignore_errors=True)

@@ -1,0 +1,72 @@
+"""Loads a problem's `evaluate.py`, which the run and its sandbox share."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol, cast
+
+from coevo.errors import UserError
+
+_FUNCTIONS = ("instances", "solve", "objective")
+
+
+class Problem(Protocol):
+    """The three functions that an `evaluate.py` defines.
+
+    `solve` runs where the candidate runs. It need not refuse a bad answer: it may return it, and `objective`
+    refuses it. It raises `FloatingPointError` for a number that is not finite.
+    """
+
+    def instances(self, split: str, **options: object) -> list[object]:
+        """The instances of `split`, the same ones at each call; `ValueError` if there is no such split."""
+        ...
+
+    def solve(self, function: Callable[..., object], instance: object) -> object:
+        """Let the candidate's `function` solve `instance`; the solution must fit in JSON."""
+        ...
+
+    def objective(self, solution: object, instance: object) -> float:
+        """Check `solution`, as it comes out of JSON, and value it; `ValueError` says why it is not feasible."""
+        ...
+
+
+def load_problem(file: Path) -> Problem:
+    """Import the problem in `file`.
+
+    Raises:
+        UserError: there is no such file, it lacks one of the three functions, or its import fails.
+    """
+    if not file.is_file():
+        raise UserError(f"no problem at {str(file)!r}; expected an evaluate.py")
+    name = f"coevo_problem_{file.resolve().parent.name}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise UserError(f"{str(file)!r} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise UserError(f"problem {str(file)!r} cannot be imported: {type(error).__name__}: {error}") from error
+    missing = [function for function in _FUNCTIONS if not callable(getattr(module, function, None))]
+    if missing:
+        raise UserError(f"problem {str(file)!r} defines no function {', '.join(map(repr, missing))}")
+    return cast(Problem, module)
+
+
+def load_instances(problem: Problem, file: Path, split: str, options: Mapping[str, object]) -> list[object]:
+    """Build the instances of `split`.
+
+    Raises:
+        UserError: the problem has no such split or option, or none of its instances.
+    """
+    try:
+        instances = list(problem.instances(split, **options))
+    except (ValueError, TypeError) as error:
+        raise UserError(f"problem {str(file)!r}, split {split!r}: {error}") from error
+    if not instances:
+        raise UserError(f"problem {str(file)!r} has no instances in split {split!r}")
+    return instances

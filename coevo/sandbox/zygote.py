@@ -1,0 +1,174 @@
+"""`python -m coevo.sandbox.zygote FD PARENT`: the process that candidates are forked from.
+
+A guardian forks the zygote and does nothing but watch: when the run dies, however it dies, the guardian kills
+the zygote, and with the zygote everything in its process namespace. Both are fresh interpreters without
+threads; the zygote has numpy, the problem and its instances in memory before the first candidate comes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import random
+import select
+import shutil
+import signal
+import socket
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from coevo.errors import CoevoError, UserError
+from coevo.sandbox import linux, namespaces, processes, wire
+from coevo.sandbox.candidate import CONFINEMENT, Surroundings, permitted
+from coevo.sandbox.limits import Limits, become
+from coevo.sandbox.problem import load_instances, load_problem
+from coevo.sandbox.supervisor import Supervisor
+
+_WATCH_MILLISECONDS = 500
+# What candidates like to import: loaded once, and within reach of a user who may not read the interpreter's.
+_LIKED = (
+    *("bisect", "collections", "copy", "dataclasses", "functools", "heapq", "itertools", "math", "operator"),
+    *("random", "statistics", "tempfile", "time", "typing", "numpy.linalg", "numpy.random"),
+)
+_MAPPED_USERS = 1 << 31
+
+
+def main() -> None:
+    """Read the first message, which holds the settings, and become guardian and zygote."""
+    channel, run = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
+    first = wire.receive(channel)
+    if first is None:
+        return
+    # The numbers of this process's users, before a namespace hides them.
+    users = _mapped_users()
+    own = bool(first[0]["namespaces"]) and namespaces.enter_processes()
+    if sys.platform == "linux":
+        linux.adopt_orphans()
+    guardian = os.getpid()
+    zygote = os.fork()
+    if zygote:
+        channel.detach()
+        _guard(run, zygote)
+        # The run does the same, if it lives.
+        shutil.rmtree(str(first[0]["folder"]), ignore_errors=True)
+        return
+    try:
+        if sys.platform == "linux":
+            linux.die_with_parent(signal.SIGKILL)
+            linux.adopt_orphans()
+            if not own and os.getppid() != guardian:
+                return
+        _serve(channel, cast("dict[str, Any]", first[0]), own, users)
+    except CoevoError as error:
+        wire.send(channel, {"event": "failed", "user": isinstance(error, UserError), "message": str(error)})
+    except Exception as error:  # noqa: BLE001 - the run shows it
+        traceback.print_exc()
+        wire.send(channel, {"event": "failed", "user": False, "message": f"{type(error).__name__}: {error}"})
+
+
+def _serve(channel: socket.socket, settings: dict[str, Any], own: bool, users: int) -> None:
+    mounts = own and namespaces.enter_mounts()
+    proc = namespaces.open_processes(fresh=mounts) if mounts or not own else None
+    file = Path(settings["problem"])
+    problem = load_problem(file)
+    instances = load_instances(problem, file, settings["split"], settings["options"])
+    _refuse_threads(proc)
+    limits = Limits(**settings["limits"])
+    isolation = {
+        "processes": own,
+        "measured_trees": proc is not None,
+        "files": False,
+        "shared_memory": False,
+        **dict.fromkeys(CONFINEMENT, False),
+    }
+    for name in _LIKED:
+        importlib.import_module(name)
+    gc.collect()
+    mapped = processes.mapped_bytes(proc)
+    resident = processes.table(proc)[os.getpid()].resident_bytes if proc is not None else 0
+    isolation["shared_memory"] = own and proc is not None and namespaces.close_ipc(proc)
+    if mounts:
+        isolation["files"] = namespaces.close_files([str(file.resolve().parent)])
+    first_user = None
+    if os.geteuid() == 0:
+        # Any unused range will do; a random one keeps two runs from counting each other's processes.
+        first_user = users // 2 + random.SystemRandom().randrange(max(1, users // 2 - settings["workers"]))
+    around = Surroundings(isolation, proc, first_user, mapped, resident, settings["folder"])
+    for feature in CONFINEMENT:
+        wanted = settings["namespaces"] or feature == "user"
+        needed = {"temporary_folder": isolation["files"], "user": first_user is not None}.get(feature, True)
+        isolation[feature] = wanted and needed and permitted(feature, around, limits)
+    isolation["packages"] = _packages_are_readable(around)
+    gc.collect()
+    gc.freeze()
+    wire.send(channel, {"event": "ready", "isolation": isolation})
+    Supervisor(channel, problem, instances, settings["entry"], limits, around).serve()
+
+
+def _packages_are_readable(around: Surroundings) -> bool:
+    """Whether a candidate's user may read the interpreter: root's may be in a home that only root can enter."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            if around.isolation["user"]:
+                become(around.user(0))
+            for file in (os.__file__, np.__file__):
+                os.close(os.open(file, os.O_RDONLY))
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitpid(pid, 0)[1] == 0
+
+
+def _refuse_threads(proc: int | None) -> None:
+    if proc is None:
+        return
+    fd = os.open("self/task", os.O_RDONLY | os.O_DIRECTORY, dir_fd=proc)
+    try:
+        threads = len(os.listdir(fd))
+    finally:
+        os.close(fd)
+    if threads > 1:
+        raise UserError(f"the problem's evaluate.py starts threads ({threads} run): candidates are forked from it")
+
+
+def _mapped_users() -> int:
+    """How many user numbers exist here; a container may map few."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        ranges = [line.split() for line in Path("/proc/self/uid_map").read_text("ascii").splitlines()]
+        return min(_MAPPED_USERS, max(int(start) + int(count) for start, _, count in ranges))
+    return 1 << 16
+
+
+def _guard(run: int, zygote: int) -> None:
+    """Return when the zygote has ended; end it when the process `run` has, and then what it left."""
+    poll = select.poll()
+    if hasattr(os, "pidfd_open"):
+        # Where the kernel is too old, the time-out below does it.
+        with contextlib.suppress(OSError):
+            for pid in (run, zygote):
+                poll.register(os.pidfd_open(pid), select.POLLIN)
+    while os.waitpid(zygote, os.WNOHANG)[0] == 0:
+        if os.getppid() != run:
+            os.kill(zygote, signal.SIGKILL)
+            os.waitpid(zygote, 0)
+            break
+        poll.poll(_WATCH_MILLISECONDS)
+    # Without a process namespace candidates can outlive the zygote; as orphans they are the guardian's.
+    proc = namespaces.open_processes(fresh=False)
+    while processes.kill_all(processes.tree(os.getpid(), processes.table(proc))[1:]):
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        time.sleep(0.001)
+
+
+if __name__ == "__main__":
+    main()

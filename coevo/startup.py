@@ -1,0 +1,67 @@
+"""Where an engine meets a run's folder: what the run runs with, and where the journal left the weights."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from coevo.folder import RunFolder
+from coevo.interfaces import Brief, Engine
+from coevo.journal import History
+from coevo.records import Json
+from coevo.replay import restore_engine
+
+VERSIONED = ("coevo", "numpy", "numba", "torch", "transformers")
+
+
+def _nothing() -> dict[str, Json]:
+    return {}
+
+
+def begin(folder: RunFolder, brief: Brief, engine: Engine, history: History) -> None:
+    """Bring the engine to where the journal is, and write what the run runs with."""
+    best, baseline = brief.best_known(), brief.baseline()
+    about: dict[str, Json] = {
+        "task": {
+            "title": brief.title,
+            "direction": brief.direction,
+            "reference": None if best is None else [best.name, best.value],
+            "baseline": None if baseline is None else [baseline.name, baseline.value],
+        },
+        "versions": {name: v for name in VERSIONED if (v := _version(name))},
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "engine": getattr(engine, "record", _nothing)(),
+        "describe": getattr(engine, "describe", _nothing)(),
+    }
+    if not history.base:
+        folder.write_info(about)
+        folder.journal.append({"kind": "base", "format": 1, "digest": engine.digest()})
+        return
+    for line in differences(folder.info(), about):
+        print(f"coevo: note: {line}", file=sys.stderr)
+    restore_engine(engine, folder, history)
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What changed since the run began: θ is portable between machines, rollouts are not."""
+    lines = [
+        f"{name} was {was} when the run began and is {now['versions'].get(name)}"
+        for name, was in before.get("versions", {}).items()
+        if now["versions"].get(name) != was
+    ]
+    for key in ("device", "dtype"):
+        was, is_now = before.get("describe", {}).get(key), now["describe"].get(key)
+        if was != is_now:
+            lines.append(f"{key} was {was!r} when the run began and is {is_now!r}")
+    return [f"{line}; new rollouts may differ from an unbroken run's" for line in lines]
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""

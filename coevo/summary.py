@@ -1,0 +1,110 @@
+"""What a run amounts to, derived from its folder alone: `coevo show`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from coevo.folder import RunFolder
+from coevo.journal import History
+from coevo.records import Json
+
+
+def status_of(folder: RunFolder, history: History) -> str:
+    """`running`, `finished`, `failed`, or `interrupted` (also after a kill)."""
+    if folder.is_locked():
+        return "running"
+    if history.finished:
+        return "finished"
+    if history.stop is not None and history.stop["reason"] == "failed":
+        return "failed"
+    return "interrupted"
+
+
+def _complete(history: History) -> int:
+    """How many generations have all their batches."""
+    if history.stop is not None and history.stop["reason"] == "generations":
+        return history.generation + 1
+    if history.finished and history.stop is not None:
+        # A budget ended the run before the batch that is named; its generation lacks that batch.
+        return int(history.stop["generation"])
+    return history.generation
+
+
+def summarize(folder: RunFolder) -> dict[str, Json]:
+    """Everything `coevo show --json` prints.
+
+    Raises:
+        CheckFailedError: the journal was changed.
+    """
+    history = folder.journal.history()
+    status = status_of(folder, history)
+    complete = _complete(history)
+    statuses: Counter[str] = Counter()
+    for line in history.batches:
+        statuses.update(line["statuses"])
+    total = sum(statuses.values())
+    config = folder.config()
+    measured = folder.info().get("task", {})
+    return {
+        "name": folder.name,
+        "path": str(folder.path),
+        "status": status,
+        "reason": None if history.stop is None else history.stop["reason"],
+        "message": "" if history.stop is None else history.stop["message"],
+        "task": config.get("task"),
+        "param": config.get("param"),
+        "context": config.get("context"),
+        "engine": config.get("engine"),
+        "model": config.get("model"),
+        "seed": config.get("seed"),
+        "generations": complete,
+        "generations_planned": config.get("generations"),
+        "batches": len(history.batches),
+        "updates": sum(bool(line["update"] and line["update"].get("terms")) for line in history.batches),
+        "zero_updates": [
+            {"generation": line["generation"], "batch": line["batch"], "reason": line["zero_update"]}
+            for line in history.batches
+            if line["zero_update"]
+        ],
+        "direction": measured.get("direction"),
+        "reference": measured.get("reference"),
+        "baseline": measured.get("baseline"),
+        "best": _best(folder, history, measured),
+        "statuses": dict(sorted(statuses.items())),
+        "valid_rate": statuses["ok"] / total if total else 0.0,
+        "calls": history.ledger.calls,
+        "tokens": history.ledger.tokens,
+        "prompt_tokens": history.ledger.prompt_tokens,
+        "completion_tokens": history.ledger.completion_tokens,
+        "seconds": round(sum(line["time"]["seconds"] for line in history.batches), 3),
+        "base_digest": history.base.get("digest", ""),
+        "weights_digest": history.digest,
+    }
+
+
+def gap_to(value: float, target: float, direction: str) -> float | None:
+    """How much worse than `target` a value is, as a share of it; negative where better, None where it is 0."""
+    worse = value - target if direction == "minimize" else target - value
+    return worse / abs(target) if target else None
+
+
+def _best(folder: RunFolder, history: History, measured: Mapping[str, Json]) -> dict[str, Json] | None:
+    best = history.best
+    if best is None:
+        return None
+    files = sorted(p for p in (folder.path / "best").glob("*") if p.name != "best.json" and not p.name.endswith(".new"))
+    reference, baseline = measured.get("reference"), measured.get("baseline")
+    direction = measured.get("direction", "minimize")
+    sign = 1.0 if direction == "minimize" else -1.0
+    path = files[0] if files else folder.path / "best" / "best.json"
+    return {
+        "objective": best.objective,
+        "return": best.return_,
+        "gap": None if reference is None else gap_to(best.objective, reference[1], direction),
+        "beats_baseline": None if baseline is None else sign * (best.objective - baseline[1]) < 0.0,
+        "rollout": best.rollout,
+        "generation": best.generation,
+        "batch": best.batch,
+        "path": str(path),
+    }

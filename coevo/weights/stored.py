@@ -1,0 +1,182 @@
+"""Tensors in safetensors files, read by header and memory map and written in one atomic step.
+
+Covered: a checkpoint folder (one `model.safetensors`, or shards and their index) and single files. The
+`safetensors` package is not used here because numpy has no bfloat16, and coevo wants the raw bits.
+"""
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coevo.errors import UserError
+from coevo.weights.dtypes import FROM_SAFETENSORS, TO_SAFETENSORS, DType, held_as
+
+SINGLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+_LONGEST_HEADER = 100_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """Where a tensor lies: `code` is the safetensors dtype ('BF16'), `begin` and `end` are bytes of `file`."""
+
+    file: Path
+    code: str
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+    def read(self) -> NDArray[Any]:
+        """The tensor as it is stored, read-only, mapped and not copied; bfloat16 as uint16 patterns.
+
+        Raises:
+            UserError: If it is stored in a format other than float32, bfloat16 and float16.
+        """
+        if self.code not in FROM_SAFETENSORS:
+            raise UserError(f"{str(self.file)!r} stores {self.code}, expected one of {sorted(FROM_SAFETENSORS)}")
+        held = held_as(FROM_SAFETENSORS[self.code])
+        if self.begin == self.end:
+            return np.empty(self.shape, dtype=held)
+        raw = np.memmap(self.file, dtype=np.uint8, mode="r", offset=self.begin, shape=(self.end - self.begin,))
+        return raw.view(np.ndarray).view(held).reshape(self.shape)
+
+
+def read_json(path: Path) -> dict[str, object]:
+    """The JSON object in a file.
+
+    Raises:
+        UserError: If there is none in it.
+    """
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot read {str(path)!r} as JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise UserError(f"{str(path)!r} holds a {type(found).__name__}, expected a JSON object")
+    return cast(dict[str, object], found)
+
+
+def open_file(path: Path) -> tuple[dict[str, StoredTensor], dict[str, str]]:
+    """The tensors of one safetensors file by name, and its metadata.
+
+    Raises:
+        UserError: If the file is not whole and well-formed.
+    """
+    try:
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            size = path.stat().st_size
+            if not 2 <= length <= min(_LONGEST_HEADER, size - 8):
+                raise ValueError(f"the header cannot be {length} bytes long")
+            header: Any = json.loads(file.read(length))
+        metadata = cast(dict[str, str], header.pop("__metadata__", None) or {})
+        tensors = {name: _described(path, entry, 8 + length, size) for name, entry in header.items()}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UserError(f"{str(path)!r} is not a whole safetensors file: {error}") from None
+    return tensors, metadata
+
+
+def _described(path: Path, entry: Any, origin: int, size: int) -> StoredTensor:
+    code, shape, (begin, end) = str(entry["dtype"]), tuple(int(n) for n in entry["shape"]), entry["data_offsets"]
+    if not (0 <= begin <= end <= size - origin) or min(shape, default=0) < 0:
+        raise ValueError(f"a tensor of shape {shape} at bytes {begin} to {end} of {size - origin}")
+    if code in FROM_SAFETENSORS and end - begin != math.prod(shape) * held_as(FROM_SAFETENSORS[code]).itemsize:
+        raise ValueError(f"{end - begin} bytes for a {code} tensor of shape {shape}")
+    return StoredTensor(path, code, shape, origin + begin, origin + end)
+
+
+def open_checkpoint(folder: Path) -> dict[str, StoredTensor]:
+    """All tensors of a checkpoint folder by name, whatever their format.
+
+    Raises:
+        UserError: If the folder holds no safetensors checkpoint, or a broken one; the message says what was
+            expected.
+    """
+    index, single = folder / INDEX, folder / SINGLE
+    if not index.is_file():
+        if not single.is_file():
+            raise UserError(_nothing_to_open(folder))
+        return open_file(single)[0]
+    wanted = read_json(index).get("weight_map")
+    if not isinstance(wanted, dict) or not wanted:
+        raise UserError(f"{str(index)!r} has no weight_map")
+    places = {str(name): str(file) for name, file in cast(dict[str, object], wanted).items()}
+    if outside := sorted({file for file in places.values() if Path(file).name != file}):
+        raise UserError(f"{str(index)!r} names files outside its folder: {outside}")
+    shards = {file: open_file(folder / file)[0] for file in sorted(set(places.values()))}
+    if missing := sorted(name for name, file in places.items() if name not in shards[file]):
+        raise UserError(f"{str(index)!r} names tensors that their files do not hold: {shortened(missing)}")
+    return {name: shards[file][name] for name, file in places.items()}
+
+
+def _nothing_to_open(folder: Path) -> str:
+    expected = f"expected {SINGLE!r} or {INDEX!r} in float32, bfloat16 or float16"
+    if not folder.is_dir():
+        return f"there is no model folder {str(folder)!r}; {expected} in it"
+    if packed := sorted(path.name for path in folder.iterdir() if path.suffix == ".gguf"):
+        return f"{str(folder)!r} holds a packed GGUF model ({packed[0]}); {expected}: coevo model pull converts it"
+    if pickled := sorted(path.name for path in folder.iterdir() if path.suffix in {".bin", ".pt", ".pth"}):
+        return f"{str(folder)!r} holds pickled weights ({pickled[0]}); {expected}"
+    return f"{str(folder)!r} holds no weights; {expected}"
+
+
+def shortened(names: Iterable[str], limit: int = 5) -> str:
+    """Names for a one-line message: the first few, quoted, and how many more there are."""
+    listed = list(names)
+    more = f" and {len(listed) - limit} more" if len(listed) > limit else ""
+    return ", ".join(repr(name) for name in listed[:limit]) + more
+
+
+def write_file(
+    path: Path,
+    tensors: Mapping[str, tuple[DType, tuple[int, ...]]],
+    contents: Callable[[str], NDArray[Any]],
+    metadata: Mapping[str, str],
+) -> None:
+    """Writes one safetensors file; under its name there is the old one or the whole new one, also after a crash.
+
+    Args:
+        path: Where to; its folder exists.
+        tensors: Format and shape by name.
+        contents: Gives each tensor, asked for by name one after the other; bfloat16 as uint16 patterns.
+        metadata: Goes into the header.
+
+    Raises:
+        ValueError: If a tensor has another size than announced.
+    """
+    header: dict[str, object] = {"__metadata__": dict(metadata)}
+    sizes: dict[str, int] = {}
+    at = 0
+    for name, (dtype, shape) in sorted(tensors.items()):
+        sizes[name] = math.prod(shape) * held_as(dtype).itemsize
+        offsets = [at, at + sizes[name]]
+        header[name] = {"dtype": TO_SAFETENSORS[dtype], "shape": list(shape), "data_offsets": offsets}
+        at += sizes[name]
+    encoded = json.dumps(header, separators=(",", ":")).encode()
+    encoded += b" " * (-len(encoded) % 8)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("wb") as file:
+            file.write(len(encoded).to_bytes(8, "little") + encoded)
+            for name, size in sizes.items():
+                data = np.ascontiguousarray(contents(name)).reshape(-1).view(np.uint8)
+                if data.size != size:
+                    raise ValueError(f"{name!r} has {data.size} bytes, {size} were announced")
+                file.write(data.data)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

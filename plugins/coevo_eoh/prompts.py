@@ -1,0 +1,112 @@
+"""The texts of EoH's operators, rendered from a task's brief and the parents.
+
+The task comes first and is the same in every prompt, so that engines can share the prefix. Two families:
+
+- *expression*: for models that follow no instruction but imitate what they see, so operators differ in which
+  lines are shown and in one sentence. On SmolLM2-135M a third to a half of the valid answers are new whatever
+  the sentence says; numbers near the lines halve the valid rate, because they are imitated too.
+- *function*: thought and code, as in EoH (arXiv 2401.02051); the wording is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from coevo import Brief
+from coevo_eoh.population import Heuristic
+
+Parents = Sequence[Heuristic]
+
+_LINE = {
+    "e1": "Write one new line that is different from all of these.",
+    "e2": "Write one new line that combines these.",
+    "m1": "Write one new line that changes a part of the last one.",
+    "m2": "Write this line again with other numbers.",
+}
+
+_FUNCTION = {
+    "e1": "Design an algorithm that works on a different principle from {all}. Do not vary what is shown.",
+    "e2": "Find the idea that {all} share or that makes {them} work. Design an algorithm that keeps this "
+    "idea and differs in everything else.",
+    "m1": "Improve this algorithm: change one of its mechanisms or add a new one.",
+    "m2": "Keep the structure of this algorithm. Find the numbers that decide how it behaves, and choose better ones.",
+}
+
+_FORM = (
+    "First state your idea in one sentence within braces, {like this}. Then give the complete function in one "
+    "Python code block, with the imports that it needs. Write nothing else."
+)
+
+OPERATORS = tuple(_LINE)
+"""Operators that need parents."""
+
+
+def render(brief: Brief, operator: str, parents: Parents, show_objectives: bool | None = None) -> str:
+    """The whole user message of `operator`.
+
+    Args:
+        brief: of a task with an `expression` or a `function` hole.
+        operator: one of `OPERATORS`.
+        parents: at least one, best first.
+        show_objectives: whether the model sees how good each parent is; None: in functions only.
+    """
+    if brief.hole == "expression":
+        return _expression(brief, operator, parents, bool(show_objectives))
+    return _function(brief, operator, parents, show_objectives is not False)
+
+
+def _arguments(brief: Brief) -> str:
+    return "\n".join(f"- {name}: {meaning}" for name, meaning in brief.arguments)
+
+
+def _better(brief: Brief) -> str:
+    return "smaller" if brief.direction == "minimize" else "larger"
+
+
+def _expression(brief: Brief, operator: str, parents: Parents, show_objectives: bool) -> str:
+    # Best last: a small model copies most from what it read last.
+    own = [_line(brief, parent.answer) for parent in reversed(parents)]
+    # A lone line invites a copy; the task's examples show m1 what else a line can be made of.
+    forms = [_line(brief, example) for example in brief.examples] if operator == "m1" else []
+    lines = [*(line for line in forms if line not in own), *own]
+    heading = "Examples of such lines" if len(lines) > 1 else "Example of such a line"
+    if show_objectives:
+        values = ", ".join(f"{parent.objective:.6g}" for parent in reversed(parents))
+        heading += f" (the last: {values}; {_better(brief)} is better)"
+    parts = [
+        brief.description.strip(),
+        f"You may use these names:\n{_arguments(brief)}" if brief.arguments else "",
+        "\n".join([f"Write one line of Python that begins with {brief.prefill.strip()!r}.", f"{heading}:", *lines]),
+        f"{_LINE[operator]} Answer with the line only.",
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _line(brief: Brief, answer: str) -> str:
+    start = brief.prefill.strip()
+    return answer if not start or answer.startswith(start) else f"{start} {answer}"
+
+
+def _function(brief: Brief, operator: str, parents: Parents, show_objectives: bool) -> str:
+    many = len(parents) > 1
+    words = {"all": "all of these" if many else "this one", "them": "them" if many else "it"}
+    shown = [_algorithm(i, p, many, show_objectives) for i, p in enumerate(parents, 1)]
+    order = f" ({_better(brief)} objectives are better)" if show_objectives else ""
+    heading = f"{'Algorithms' if many else 'An algorithm'} tried so far{order}:"
+    parts = [
+        brief.description.strip(),
+        f"Write a Python function with exactly this signature:\n```python\n{brief.signature.strip()}\n```",
+        f"Arguments:\n{_arguments(brief)}" if brief.arguments else "",
+        heading,
+        *shown,
+        _FUNCTION[operator].format(**words),
+        _FORM,
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _algorithm(number: int, parent: Heuristic, many: bool, show_objectives: bool) -> str:
+    title = f"Algorithm {number}" if many else "Algorithm"
+    score = f", objective {parent.objective:.6g}" if show_objectives else ""
+    idea = f"\n{{{parent.thought}}}" if parent.thought else ""
+    return f"{title}{score}:{idea}\n```python\n{parent.answer.strip()}\n```"

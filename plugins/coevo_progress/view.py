@@ -1,0 +1,89 @@
+"""The live view: a small table that redraws itself until it is stopped."""
+
+from __future__ import annotations
+
+from statistics import fmean
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from coevo_progress.state import State, against_baseline, clock, gap, signs_of_life
+
+REDRAWS_A_SECOND = 4
+BAR_WIDTH = 30
+
+
+class View:
+    """A live display of a state. It vanishes when stopped: the lines above it are the record."""
+
+    def __init__(self, state: State, console: Console) -> None:
+        self._state = state
+        self._live = Live(
+            get_renderable=self.render,
+            console=console,
+            refresh_per_second=REDRAWS_A_SECOND,
+            transient=True,
+        )
+
+    def start(self) -> None:
+        """Begin to draw."""
+        self._live.start()
+
+    def stop(self) -> None:
+        """Leave the terminal as it was."""
+        self._live.stop()
+
+    def render(self) -> Table:
+        """The view as it is now."""
+        state = self._state
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(style="bold", no_wrap=True, min_width=len("generation"))
+        grid.add_column(overflow="ellipsis", no_wrap=True)
+        grid.add_row("generation", self._generation())
+        grid.add_row("", ProgressBar(state.info.generations, self._share(), width=BAR_WIDTH))
+        grid.add_row("batch", self._batch())
+        best = state.best_now()
+        if best is not None:
+            words = [f"{best:.6g}", gap(best, state.info), against_baseline(best, state.info)]
+            grid.add_row("best", Text(", ".join(filter(None, words))))
+        if state.adapted is not None:
+            alive = signs_of_life(state.adapted.metrics, state.adapted.members)
+            if state.adapted.zero_update:
+                grid.add_row("weights", Text(f"did not move: {state.adapted.zero_update}", style="yellow"))
+            elif alive:
+                grid.add_row("weights", Text(", ".join(alive)))
+        grid.add_row("time", self._time())
+        return grid
+
+    def _generation(self) -> Text:
+        state = self._state
+        operator = f", operator {state.tally.operator}" if state.tally.operator else ""
+        return Text(f"{state.generation + 1}/{state.info.generations}{operator}")
+
+    def _share(self) -> float:
+        """Generations done, the one under way in part."""
+        state = self._state
+        expected = state.expected()
+        part = min(state.tally.done / expected, 1.0) if expected else 0.0
+        return state.done + (state.tally.batch + part) / max(len(state.sizes), 1) if expected else state.done
+
+    def _batch(self) -> Text:
+        tally, expected = self._state.tally, self._state.expected()
+        if not tally.done:
+            return Text("first answers under way")
+        words = [f"{tally.done}{f'/{expected}' if expected else ''} answers"]
+        words.append(f"{100.0 * tally.valid / tally.done:.0f} % valid")
+        if tally.objectives:
+            words.append(f"mean {fmean(tally.objectives):.5g}")
+        seconds = self._state.clock() - self._state.batch_started
+        if seconds > 0.0:
+            words.append(f"{tally.tokens / seconds:.0f} tokens/s")
+        return Text(", ".join(words))
+
+    def _time(self) -> Text:
+        remaining = self._state.remaining()
+        left = "" if remaining is None else f", about {clock(remaining)} left"
+        return Text(f"{clock(self._state.elapsed())} elapsed{left}")

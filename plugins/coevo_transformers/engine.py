@@ -1,0 +1,247 @@
+"""The engine: a transformers model in this process, its weights served from an fp32 master.
+
+Imports nothing heavy; torch, transformers and numba are imported by the constructor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import sys
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+from pydantic import Field
+
+from coevo.errors import MissingExtraError
+from coevo.interfaces import Capabilities
+from coevo.records import Completion, Json, Perturbation, Request, Update
+
+if TYPE_CHECKING:
+    from coevo_transformers.session import Session
+
+T = TypeVar("T")
+
+
+class TransformersEngine:
+    """Any dense text model that transformers loads, on the CPU or one CUDA device, in this process.
+
+    Usage:
+
+        engine = TransformersEngine("smollm2-135m")
+        async with engine.lease(Perturbation(seed=1, sigma=1e-3)) as policy:
+            completions = await policy.complete(requests)
+        engine.apply(update)
+
+    All of the model's work happens in one thread: the event loop stays free, and OpenMP keeps one team of
+    threads. Leases queue, and leasing what is served already costs nothing.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto",
+        device: str = "auto",
+        threads: Annotated[int, Field(ge=0)] = 0,
+        rows: Annotated[int, Field(ge=1)] = 32,
+        attention: Literal["sdpa", "eager"] = "sdpa",
+        context: Annotated[int, Field(ge=0)] = 0,
+        enable_thinking: bool | None = None,
+        chat_options: dict[str, Any] | None = None,
+        scales: dict[str, float] | None = None,
+        master: Literal["host", "disk", "device"] = "host",
+        canary: bool = True,
+    ) -> None:
+        """Loads the model and runs the canary.
+
+        Args:
+            model: an alias, a folder or a hub id.
+            dtype: of the served weights; `auto` is bfloat16 where the hardware computes in it, else float32.
+            device: `auto`, `cpu`, `cuda` or `cuda:1`.
+            threads: of the CPU; 0 leaves it to torch.
+            rows: how many requests are decoded together.
+            attention: how transformers computes attention.
+            context: longest prompt plus answer in tokens; 0 takes the model's own.
+            enable_thinking: given to chat templates that know it.
+            chat_options: further arguments of the chat template, for every request.
+            scales: (glob → factor) on sigma and update of the tensors that match; 0 freezes them.
+            master: where the fp32 master lies; `device` keeps a copy beside the model besides.
+            canary: whether to prove at start that the served weights are what generates.
+
+        Raises:
+            MissingExtraError: torch or transformers is not installed.
+            UserError: the model cannot be used; one line says why.
+            CheckFailedError: the canary failed; the message names the tensors.
+        """
+        _need_packages()
+        _let_threads_sleep()
+        from coevo_transformers.session import Session, Settings
+
+        options = dict(chat_options or {})
+        if enable_thinking is not None:
+            options["enable_thinking"] = enable_thinking
+        settings = Settings(
+            model=str(model),
+            dtype=dtype,
+            device=device,
+            threads=threads,
+            rows=rows,
+            attention=attention,
+            context=context,
+            chat_options=options,
+            scales=tuple((scales or {}).items()),
+            master=master,
+            canary=canary,
+        )
+        self._lock = asyncio.Lock()  # the slot
+        self._worker = ThreadPoolExecutor(1, "coevo-transformers")
+        try:
+            self._session = self._here(lambda: Session(settings))
+        except BaseException:
+            self._worker.shutdown()
+            raise
+        self.capabilities = Capabilities(adapts=True, logprobs=True, slots=1, deterministic=self._session.repeats)
+
+    @asynccontextmanager
+    async def lease(self, perturbation: Perturbation | None) -> AsyncGenerator[TransformersPolicy]:
+        """Serve a member, or the centre for None, until the context ends; waits for its turn.
+
+        Raises:
+            ValueError: an unknown noise family, or a sigma that is not finite in fp32.
+        """
+        async with self._lock:
+            session = self._session
+            await self.run(lambda: session.weights.serve(perturbation))
+            policy = TransformersPolicy(self, session, session.policy_id(perturbation))
+            try:
+                yield policy
+            finally:
+                policy.end()
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Do `work` in the engine's thread; cancelling the caller makes generation stop at its next token."""
+        future = asyncio.get_running_loop().run_in_executor(self._worker, work)
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            completer = self._session.completer
+            completer.cancelled.set()
+            await asyncio.wait([future])
+            completer.cancelled.clear()
+            if not future.cancelled():
+                future.exception()  # looked at, so that nobody warns of it
+            raise
+
+    def _here(self, work: Callable[[], T]) -> T:
+        return self._worker.submit(work).result()
+
+    def apply(self, update: Update) -> None:
+        """Move the master.
+
+        Raises:
+            ValueError: an update that is not of kind `seeds` and family `normal-v1`.
+            RunError: the update made weights NaN.
+        """
+        self._here(lambda: self._session.weights.apply(update))
+
+    def digest(self) -> str:
+        """The `weights_digest` of the master."""
+        return self._here(self._session.weights.digest)
+
+    def served_digest(self) -> str:
+        """The digest over the tensors that generate, read back now."""
+        return self._here(self._session.weights.served_digest)
+
+    def moved(self, perturbation: Perturbation) -> float:
+        """Share of a fixed sample of weights whose served value the perturbation changes, 0 to 1."""
+        return self._here(lambda: self._session.weights.moved(perturbation))
+
+    def export(self, path: Path, dtype: str | None = None) -> None:
+        """Write the centre as a folder that transformers loads, in the checkpoint's own format by default.
+
+        Raises:
+            UserError: the folder is in use, or the format unknown.
+        """
+        from coevo_transformers.exporting import export
+
+        session = self._session
+        self._here(lambda: export(session.weights.master, session.folder, Path(path), dtype))
+
+    def save_anchor(self, path: Path) -> None:
+        """Write the fp32 master."""
+        self._here(lambda: self._session.weights.master.save_anchor(path))
+
+    def load_anchor(self, path: Path) -> None:
+        """Take the master from an anchor; a damaged one changes nothing, the caller compares digests."""
+        self._here(lambda: self._session.weights.load_anchor(path))
+
+    def apply_seconds(self) -> float:
+        """Wall time that all updates of this process took: what replaying them would cost."""
+        return self._session.weights.apply_seconds
+
+    def count_tokens(self, request: Request) -> int:
+        """Tokens of the request's prompt."""
+        return len(self._session.prompts(request).ids)
+
+    def describe(self) -> Mapping[str, str]:
+        """For the start line: model, device, dtype, threads, where the master is and how large."""
+        return self._session.describe()
+
+    def record(self) -> Mapping[str, Json]:
+        """For run.json: base folder, selection, and what rollouts depend on besides the weights."""
+        return self._session.record()
+
+    def close(self) -> None:
+        """End the engine's thread."""
+        self._worker.shutdown(wait=True, cancel_futures=True)
+
+
+class TransformersPolicy:
+    """Weights being served, for the length of a lease.
+
+    Attributes:
+        id: hash of master digest, perturbation and selection.
+    """
+
+    def __init__(self, engine: TransformersEngine, session: Session, id: str) -> None:  # noqa: A002 - the Protocol's word
+        self.id = id
+        self._engine, self._session = engine, session
+        self._ended = False
+
+    async def complete(self, requests: Sequence[Request]) -> list[Completion]:
+        """Complete all, in order; one that does not fit the context says so in its own completion.
+
+        Raises:
+            UserError: the chat template refuses a request.
+            RuntimeError: the lease has ended.
+        """
+        if self._ended:
+            raise RuntimeError("complete() was called after the policy's lease ended")
+        asked = list(requests)
+        return await self._engine.run(lambda: self._session.completer.complete(asked))
+
+    def end(self) -> None:
+        """The weights may change from here on."""
+        self._ended = True
+
+
+def _need_packages() -> None:
+    for package in ("torch", "transformers"):
+        if importlib.util.find_spec(package) is None:
+            raise MissingExtraError("engine 'transformers'", package, "transformers")
+
+
+def _let_threads_sleep() -> None:
+    """Makes OpenMP threads sleep while they wait, if torch is not loaded yet.
+
+    They spin otherwise, and coevo scores answers beside generation: where all cores are busy, a spinning thread
+    keeps the one it waits for off its core. On two busy cores that made prefill and decoding 3 to 7 times
+    slower. A value that the user has set stays.
+    """
+    if "torch" not in sys.modules:
+        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

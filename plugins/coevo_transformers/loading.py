@@ -1,0 +1,175 @@
+"""Loading a model: format and device, tokenizer, what ends an answer, and which tensors are parameters."""
+
+import logging
+import re
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import torch
+import transformers
+
+from coevo.errors import UserError
+from coevo.weights.selection import LoadedTensor
+
+DTypeOption: TypeAlias = Literal["auto", "bfloat16", "float16", "float32"]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model ready to run.
+
+    Attributes:
+        folder: Its checkpoint.
+        parameters: Its parameters by name, one name a tied group (the first in sorted order).
+        tensors: The same as the selection wants them, and the buffers that a checkpoint may hold.
+        eos_ids: The tokens that end a turn.
+        context_tokens: Longest prompt plus answer, None where the model does not say.
+    """
+
+    model: Any
+    tokenizer: Any
+    folder: Path
+    dtype: str
+    parameters: dict[str, torch.nn.Parameter]
+    tensors: dict[str, LoadedTensor]
+    eos_ids: frozenset[int]
+    pad_id: int
+    context_tokens: int | None
+
+
+def choose_device(device: str) -> torch.device:
+    """The device that is meant: `auto` is CUDA where there is one.
+
+    Raises:
+        UserError: There is no such device.
+    """
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.empty(0, device=device).device
+    except (RuntimeError, AssertionError) as error:
+        said = str(error).partition("\n")[0]
+        raise UserError(f"cannot use device {device!r}: {said}; expected 'auto', 'cpu' or 'cuda'") from None
+
+
+def choose_dtype(dtype: DTypeOption, device: torch.device) -> str:
+    """The format to serve in: `auto` is bfloat16 where the hardware computes in it, else float32."""
+    if dtype != "auto":
+        return dtype
+    if device.type == "cuda":
+        return "bfloat16" if torch.cuda.is_bf16_supported() else "float32"
+    return "bfloat16" if device.type == "cpu" and cpu_has_bfloat16() else "float32"
+
+
+def cpu_has_bfloat16() -> bool:
+    """Whether this processor multiplies bfloat16 matrices itself: emulated it is slower than float32."""
+    flags = _cpu_flags()
+    if {"avx512_bf16", "amx_bf16"} & flags:
+        return True
+    return "bf16" in flags and hasattr(torch.backends, "mkldnn") and torch.backends.mkldnn.is_available()
+
+
+def _cpu_flags() -> set[str]:
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return set()
+    line = re.search(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
+    return set(line.group(1).split()) if line else set()
+
+
+def load(folder: Path, dtype: str, device: torch.device, attention: str) -> Loaded:
+    """Loads a dense text model for generation.
+
+    Raises:
+        UserError: The folder holds no model that transformers loads as a causal language model without
+            remote code.
+    """
+    library: Any = transformers  # its own types are too incomplete to check against
+    with quiet():
+        try:
+            tokenizer: Any = library.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+            model: Any = library.AutoModelForCausalLM.from_pretrained(
+                folder,
+                dtype=getattr(torch, dtype),
+                attn_implementation=attention,
+                local_files_only=True,
+                trust_remote_code=False,
+            )
+        except (OSError, ValueError, KeyError, ImportError) as error:
+            said = " ".join(str(error).split())
+            raise UserError(f"transformers cannot load {str(folder)!r}: {said[:300]}") from None
+    model.eval().requires_grad_(False).to(device)
+    parameters, tensors = _tensors(model)
+    eos = _eos_ids(model, tokenizer)
+    if not eos:
+        raise UserError(f"{str(folder)!r} names no token that ends a turn; expected eos_token_id")
+    pad = getattr(tokenizer, "pad_token_id", None)
+    return Loaded(
+        model=model,
+        tokenizer=tokenizer,
+        folder=folder,
+        dtype=dtype,
+        parameters=parameters,
+        tensors=tensors,
+        eos_ids=eos,
+        pad_id=int(pad) if pad is not None else min(eos),
+        context_tokens=_context_tokens(model, tokenizer),
+    )
+
+
+def _tensors(model: Any) -> tuple[dict[str, torch.nn.Parameter], dict[str, LoadedTensor]]:
+    """Parameters by the first name of each tied group, each moved to memory of its own."""
+    groups: dict[int, list[str]] = {}
+    by_id: dict[int, torch.nn.Parameter] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        groups.setdefault(id(parameter), []).append(name)
+        by_id[id(parameter)] = parameter
+    parameters: dict[str, torch.nn.Parameter] = {}
+    tensors: dict[str, LoadedTensor] = {}
+    for key, names in groups.items():
+        first, *others = sorted(names)
+        parameter = by_id[key]
+        # transformers may map the file; the kernels write here, and a packed layout would not be the plain one.
+        parameter.data = parameter.data.clone(memory_format=torch.contiguous_format)
+        parameters[first] = parameter
+        tensors[first] = LoadedTensor(tuple(parameter.shape), tuple(others))
+    for name, buffer in model.named_buffers():
+        tensors.setdefault(name, LoadedTensor(tuple(buffer.shape), parameter=False))
+    return parameters, tensors
+
+
+def _eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
+    found: set[int] = set()
+    for source in (getattr(model, "generation_config", None), model.config.get_text_config(decoder=True), tokenizer):
+        value = getattr(source, "eos_token_id", None)
+        found.update([value] if isinstance(value, int) else value or [])
+    return frozenset(int(token) for token in found)
+
+
+def _context_tokens(model: Any, tokenizer: Any) -> int | None:
+    config = model.config.get_text_config(decoder=True)
+    for name in ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length"):
+        value = getattr(config, name, None)
+        if isinstance(value, int) and value > 0:
+            return value
+    limit = getattr(tokenizer, "model_max_length", None)
+    return int(limit) if limit is not None and limit < 1 << 30 else None  # else a stand-in for "unknown"
+
+
+@contextmanager
+def quiet() -> Generator[None]:
+    """No progress bars and no chatter from transformers; its errors are exceptions anyway."""
+    says: Any = transformers.utils.logging
+    level, bars = says.get_verbosity(), says.is_progress_bar_enabled()
+    says.set_verbosity(logging.ERROR)
+    says.disable_progress_bar()
+    try:
+        yield
+    finally:
+        says.set_verbosity(level)
+        if bars:
+            says.enable_progress_bar()

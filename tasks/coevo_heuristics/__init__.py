@@ -1,0 +1,58 @@
+"""Heuristic design: a model fills a hole in a program, a sandbox runs the program on a problem's instances.
+
+Every folder under `problems/` is a task of that name; `heuristics` is the task for a folder elsewhere.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from coevo import hookimpl
+from coevo.records import Json
+from coevo_heuristics.problem import HoleKind
+from coevo_heuristics.task import HeuristicTask
+
+if TYPE_CHECKING:
+    from coevo.interfaces import Task
+    from coevo.registry import Registry
+
+__all__ = ["HeuristicTask", "from_folder", "register_tasks"]
+
+_PROBLEMS = Path(__file__).parent / "problems"
+
+
+@hookimpl
+def register_tasks(tasks: Registry[Task]) -> None:
+    """Register the problems that come with coevo, and `heuristics` for any other folder."""
+    tasks.register("heuristics", HeuristicTask, "design a heuristic for the problem in a folder")
+    for file in sorted(_PROBLEMS.glob("*/problem.toml")):
+        # Only the title is read here: a command that lists tasks should not check them.
+        title = str(tomllib.loads(file.read_text("utf-8")).get("title", ""))
+        tasks.register(file.parent.name, _factory(file.parent), title)
+
+
+def from_folder(folder: str | Path, **options: Any) -> HeuristicTask:
+    """The task of a problem folder; `options` are those of `HeuristicTask`.
+
+    Raises:
+        UserError: the folder is no problem, or something in it is wrong.
+    """
+    return HeuristicTask(str(folder), **options)
+
+
+def _factory(folder: Path) -> Callable[..., HeuristicTask]:
+    """`HeuristicTask` for one folder; its signature declares the options."""
+
+    def make(
+        hole: HoleKind | None = None,
+        workers: int | None = None,
+        cpu_seconds: float | None = None,
+        memory_mb: int | None = None,
+        instance_options: dict[str, Json] | None = None,
+    ) -> HeuristicTask:
+        return HeuristicTask(str(folder), hole, workers, cpu_seconds, memory_mb, instance_options)
+
+    return make

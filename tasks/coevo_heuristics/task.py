@@ -1,0 +1,241 @@
+"""The task: one episode is one attempt at a heuristic, one example is the whole instance set of a split.
+
+What two equal runs say must be equal, so nothing that is measured (seconds, addresses in messages) is in a
+result.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+
+from coevo.errors import UserError
+from coevo.interfaces import Brief
+from coevo.records import Completion, Context, EpisodeResult, Example, Json, Request, Rollout
+from coevo.sandbox import Evaluation, Evaluator
+from coevo_heuristics.briefing import PROMPT, make_brief
+from coevo_heuristics.canonical import code_key
+from coevo_heuristics.parser import Answer, parse_expression, parse_function
+from coevo_heuristics.problem import HoleKind, HoleTable, Problem
+from coevo_heuristics.rendering import load_template
+
+TRAIN = "train"
+_DECIMALS = 5
+_ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
+
+
+class HeuristicTask:
+    """Design a heuristic for the problem in a folder.
+
+    Usage::
+
+        task = HeuristicTask("tasks/coevo_heuristics/problems/tsp_construct", hole="expression")
+        task.start()
+        result = task.judge(" d_current", "train")
+        task.close()
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        hole: HoleKind | None = None,
+        workers: int | None = None,
+        cpu_seconds: float | None = None,
+        memory_mb: int | None = None,
+        instance_options: dict[str, Json] | None = None,
+    ) -> None:
+        """Read the folder; nothing is evaluated before `start`.
+
+        Args:
+            folder: with problem.toml, evaluate.py and the templates.
+            hole: what the model fills in, `expression` or `function`; None takes the problem's own.
+            workers: candidates evaluated at once; None is one per core.
+            cpu_seconds: processor time of a candidate on all instances; None takes the problem's.
+            memory_mb: memory of a candidate; None takes the problem's.
+            instance_options: keyword arguments of the problem's `instances`, such as `count`. The brief
+                then lists no reference values, because they belong to the full set.
+
+        Raises:
+            UserError: the folder is no problem, or something in it is wrong.
+            ValueError: a number is not positive.
+        """
+        for name, value in (("workers", workers), ("cpu_seconds", cpu_seconds), ("memory_mb", memory_mb)):
+            if value is not None and value <= 0:
+                raise ValueError(f"{name} must be greater than 0, got {value}")
+        self.problem = Problem(Path(folder).expanduser())
+        self.template = load_template(self.problem, self.problem.hole(hole))
+        self._limits = self.problem.limits(cpu_seconds, memory_mb)
+        self._workers = workers
+        self._options = dict(instance_options or {})
+        self._brief = make_brief(self.problem, self.template, references=not self._options)
+        self._arguments = frozenset(name for name, _ in self._brief.arguments)
+        self._lock = threading.Lock()
+        self._evaluators: dict[str, Evaluator] = {}
+        self._seen: dict[tuple[str, str], Future[Evaluation]] = {}
+
+    def start(self) -> None:
+        """Start the sandbox of the search split and evaluate the seed heuristic there.
+
+        Raises:
+            UserError: the seed fails, so no candidate could be judged.
+        """
+        seed = self._evaluate(self.template.source, self.problem.splits[TRAIN])
+        if seed.status != "ok":
+            raise UserError(
+                f"problem {self.problem.table.name!r}: the seed heuristic in "
+                f"{str(self.problem.folder / self._hole.template)!r} fails on split 'train': "
+                f"{seed.status}: {seed.message}"
+            )
+
+    def close(self) -> None:
+        """End every sandbox."""
+        with self._lock:
+            evaluators, self._evaluators = list(self._evaluators.values()), {}
+        for evaluator in evaluators:
+            evaluator.close()
+
+    def brief(self) -> Brief:
+        """The task's self-description; its component `prompt` is the first prompt of the hole."""
+        return self._brief
+
+    def examples(self, split: str) -> Sequence[Example]:
+        """One example: the whole instance set of `split`. Nothing is loaded."""
+        splits = self.problem.splits
+        if split not in splits:
+            raise ValueError(f"task {self.problem.table.name!r} has no split {split!r}; it has: {', '.join(splits)}")
+        return [Example(split, {"split": splits[split]})]
+
+    def episode(self, example: Example, context: Context) -> HeuristicEpisode:
+        """One answer to the context's `prompt`."""
+        prompt = context.components.get(PROMPT, self._brief.components[PROMPT])
+        return HeuristicEpisode(self, prompt, str(example.data.get("split", example.id)))
+
+    def best_files(self, rollout: Rollout, header: str) -> Mapping[str, str]:
+        """`heuristic.py`: the module of a valid rollout, importable on its own, under `header` as comments."""
+        code = rollout.artifacts.get("code")
+        if not code:
+            return {}
+        comments = "\n".join(f"# {line}".rstrip() for line in header.strip().splitlines())
+        return {"heuristic.py": f"{comments}\n{code}" if comments else str(code)}
+
+    def judge(self, text: str, split: str, truncated: bool = False) -> EpisodeResult:
+        """Parse a completion and evaluate what it holds; may be called from several threads."""
+        if self.template.kind == "expression":
+            answer = parse_expression(text, self._target, self._arguments)
+        else:
+            answer = parse_function(text, self.template.entry, truncated)
+        if answer.status != "ok":
+            return _result(answer.status, answer, message=answer.message)
+        code = self.template.render(answer.text)
+        try:
+            key = code_key(code, self.template.entry.name)
+        except SyntaxError as error:  # it parses alone and not within the template
+            return _result("syntax", answer, message=str(error.msg))
+        return self._judged(answer, code, key, self._evaluate(code, split, key))
+
+    def _judged(self, answer: Answer, code: str, key: str, found: Evaluation) -> EpisodeResult:
+        if found.status != "ok" or found.objective is None:
+            return _result(found.status, answer, code, key, found.message)
+        return _result("ok", answer, code, key, "", found, self._brief.direction == "minimize")
+
+    @property
+    def _hole(self) -> HoleTable:
+        return self.problem.table.holes[self.template.kind]
+
+    @property
+    def _target(self) -> str:
+        """The name that an expression is assigned to."""
+        return self._hole.signature.partition("=")[0].strip()
+
+    def _evaluate(self, code: str, split: str, key: str = "") -> Evaluation:
+        """Evaluate a module, or answer from what was evaluated before in this process.
+
+        Of two threads with the same code one works and the other waits for it.
+        """
+        name = (split, key or code_key(code, self.template.entry.name))
+        with self._lock:
+            future = self._seen.get(name)
+            mine = future is None
+            if future is None:
+                future = self._seen[name] = Future[Evaluation]()
+        if mine:
+            try:
+                future.set_result(self._evaluator(split).evaluate(code))
+            except BaseException as error:  # noqa: BLE001 - handed on
+                # The sandbox failed, not the code: whoever waits hears of it, whoever comes later tries again.
+                with self._lock:
+                    del self._seen[name]
+                future.set_exception(error)
+        return future.result()
+
+    def _evaluator(self, split: str) -> Evaluator:
+        with self._lock:
+            evaluator = self._evaluators.get(split)
+            if evaluator is None:
+                evaluator = self._evaluators[split] = Evaluator(
+                    self.problem.folder,
+                    split,
+                    self.template.entry.name,
+                    limits=self._limits,
+                    workers=self._workers,
+                    options=self._options,
+                )
+            return evaluator
+
+
+class HeuristicEpisode:
+    """One request, one answer, one score."""
+
+    def __init__(self, task: HeuristicTask, prompt: str, split: str) -> None:
+        self._task = task
+        self._prompt = prompt
+        self._split = split
+        self._completion: Completion | None = None
+
+    def requests(self) -> Sequence[Request]:
+        """The prompt as the user's message, until it is answered."""
+        if self._completion is not None:
+            return []
+        brief = self._task.brief()
+        message = {"role": "user", "content": self._prompt}
+        return [Request((message,), prefill=brief.prefill, stop=brief.stop)]
+
+    def step(self, completions: Sequence[Completion]) -> None:
+        """Keep the answer."""
+        (self._completion,) = completions
+
+    def result(self) -> EpisodeResult:
+        """Parse the answer and evaluate it in the sandbox, which blocks."""
+        if self._completion is None:
+            raise RuntimeError("result() of an episode that was not answered")
+        return self._task.judge(
+            self._completion.text, self._split, truncated=self._completion.finish_reason == "length"
+        )
+
+
+def _result(
+    status: str,
+    answer: Answer,
+    code: str = "",
+    key: str = "",
+    message: str = "",
+    found: Evaluation | None = None,
+    minimize: bool = True,
+) -> EpisodeResult:
+    """An episode's result; all artifacts are always there, so that readers need no defaults."""
+    artifacts: dict[str, Json] = {
+        "answer": answer.text,
+        "thought": answer.thought,
+        "code": code,
+        "code_key": key,
+        "message": _ADDRESS.sub("0x…", " ".join(message.split())),
+        "instances": [round(value, _DECIMALS) for value in found.per_instance] if found else [],
+    }
+    if found is None or found.objective is None:
+        return EpisodeResult(status, artifacts=artifacts)
+    objective = found.objective
+    # 0.0 - 0.0 is 0.0, where -0.0 would be another text in a record.
+    return EpisodeResult(status, 0.0 - objective if minimize else objective, {"objective": objective}, artifacts)

@@ -1,0 +1,62 @@
+"""What the tree promises: a plugin a folder, small modules, configs that parse, generated pages up to date."""
+
+import importlib.util
+import statistics
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from coevo import discovery
+from coevo.assembly import table_names, validate
+from coevo.config import build, read_file
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+SOURCES = sorted(p for root in ("coevo", "plugins", "tasks") for p in (ROOT / root).rglob("*.py"))
+CONFIGS = sorted((ROOT / "configs").glob("**/*.toml"))
+
+
+def lines(path):
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
+def test_every_folder_of_plugins_and_tasks_is_an_entry_point():
+    folders = {p.name for root in ("plugins", "tasks") for p in (ROOT / root).iterdir() if p.is_dir()}
+    folders.discard("__pycache__")
+    assert set(PROJECT["entry-points"]["coevo"].values()) == folders
+    for name, package in PROJECT["entry-points"]["coevo"].items():
+        assert package == f"coevo_{name}"
+
+
+def test_the_installed_entry_points_are_those_of_the_project():
+    installed = {name: point.value for name, (point, d) in discovery.entry_points().items() if d.name == "coevo"}
+    assert installed == PROJECT["entry-points"]["coevo"], "install again: pip install -e ."
+
+
+def test_no_module_is_long():
+    assert {str(p.relative_to(ROOT)): lines(p) for p in SOURCES if lines(p) > 400} == {}
+    assert lines(ROOT / "coevo/evolve.py") <= 150
+    assert statistics.median(lines(p) for p in SOURCES if lines(p) > 0) <= 150
+
+
+def test_source_roots_hold_packages_only():
+    # Anything else would be installed at the top of site-packages.
+    for root in ("plugins", "tasks"):
+        assert [p.name for p in (ROOT / root).iterdir() if p.is_file() and p.suffix != ".md"] == []
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda p: p.name)
+def test_a_config_parses_and_begins_with_its_command(path):
+    first = path.read_text(encoding="utf-8").partition("\n")[0]
+    assert first.startswith("# coevo run ")
+    assert str(path.relative_to(ROOT)) in first
+    registries = discovery.load(folder=ROOT / "configs").registries()
+    validate(build(read_file(path), table_names(registries)), registries)
+
+
+def test_the_page_of_the_command_line_is_up_to_date():
+    spec = importlib.util.spec_from_file_location("generate_cli", ROOT / "docs/generate_cli.py")
+    generate = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generate)
+    assert (ROOT / "docs/cli.md").read_text(encoding="utf-8") == generate.page(), "run: python docs/generate_cli.py"

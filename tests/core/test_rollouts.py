@@ -1,0 +1,184 @@
+"""The plan is a pure function; `collect` turns failures into data and keeps the plan's order."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+import fakes
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coevo.errors import RunError
+from coevo.records import Batch, Context, EpisodeResult, Example, Perturbation, Sampling
+from coevo.rollouts import Collector, PlanSettings, Prepared, plan
+
+
+def contexts(count):
+    return tuple(Context({"prompt": f"say {i}"}) for i in range(count))
+
+
+def examples(count):
+    return [Example(str(i)) for i in range(count)]
+
+
+SIZES = st.integers(1, 5)
+
+
+@given(count=SIZES, given_examples=SIZES, samples=SIZES, members=st.integers(0, 5), chunk=SIZES)
+def test_in_a_cross_batch_every_member_sees_every_context_and_example(count, given_examples, samples, members, chunk):
+    batch = Batch(contexts(count), "cross", samples=samples)
+    chunks = plan(batch, examples(given_examples), members, PlanSettings(7, 1, 2, chunk=chunk))
+    seen = [(c.member, x.context, x.example, x.sample) for c in chunks for x in c.cells]
+    assert len(seen) == len(set(seen)) == max(members, 1) * count * given_examples * samples
+    assert [c.index for c in chunks] == list(range(len(chunks)))
+    assert max(len(c.cells) for c in chunks) <= chunk
+
+
+@given(count=st.integers(1, 30), answers=SIZES, members=SIZES, chunk=SIZES)
+def test_in_a_zip_batch_every_context_is_answered_and_every_member_has_its_block(count, answers, members, chunk):
+    batch = Batch(contexts(count), "zip")
+    chunks = plan(batch, examples(1), members, PlanSettings(7, 1, 2, answers=answers, chunk=chunk))
+    cells = [(c.member, x) for c in chunks for x in c.cells]
+    assert len(cells) == max(count, members * answers) or count > members * answers
+    assert {x.context for _, x in cells} == set(range(count))
+    assert len({(x.context, x.sample) for _, x in cells}) == len(cells)
+    for member in range(members):
+        assert sum(m == member for m, _ in cells) >= min(answers, count)
+
+
+@given(members=st.integers(2, 5))
+def test_random_numbers_are_common_in_cross_and_own_in_zip_unless_told_otherwise(members):
+    def seeds(pairing, common=None):
+        batch = Batch(contexts(1), pairing)
+        chunks = plan(batch, examples(1), members, PlanSettings(7, 1, 2, common=common))
+        return {x.seed for c in chunks for x in c.cells}
+
+    assert len(seeds("cross")) == 1
+    assert len(seeds("cross", common=False)) == members
+    assert len(seeds("zip")) == members
+
+
+def test_different_coordinates_never_share_a_sampling_seed():
+    batch = Batch(contexts(3), "cross", samples=4)
+    seeds = [
+        x.seed
+        for generation in range(3)
+        for number in range(3)
+        for c in plan(batch, examples(3), 0, PlanSettings(7, generation, number))
+        for x in c.cells
+    ]
+    assert len(seeds) == len(set(seeds))
+
+
+def collect(task, engine, batch=None, retries=2, chunk=2, members=()):
+    batch = batch or Batch((Context({"prompt": "say"}),), samples=2, adapt=False)
+    settings = PlanSettings(7, 0, 0, chunk=chunk)
+    given_examples = task.examples("train")
+    chunks = plan(batch, given_examples, len(members), settings)
+    out = []
+    with ThreadPoolExecutor(4) as scorers:
+        collector = Collector(engine, task, Sampling(max_new_tokens=4), scorers, retries=retries)
+        prepared = Prepared(batch, members, given_examples, settings, chunks)
+        asyncio.run(collector.collect(prepared, chunks, out.append))
+    return out
+
+
+def test_a_failed_engine_call_is_tried_again_and_leaves_no_trace():
+    engine = fakes.NumberEngine()
+    engine.fail_next = 2
+    rollouts = [r for chunk in collect(fakes.AimTask(), engine) for r in chunk]
+    assert {r.status for r in rollouts} == {"ok"}
+
+
+def test_an_engine_that_goes_on_failing_loses_only_the_rollouts_it_failed():
+    engine = fakes.NumberEngine()
+    engine.fail_next = 3
+    chunks = collect(fakes.AimTask(), engine)
+    assert [{r.status for r in chunk} for chunk in chunks] == [{"engine_error"}, {"ok"}, {"ok"}]
+    assert chunks[0][0].artifacts["message"] == "RuntimeError: the engine hiccuped"
+    assert chunks[0][0].return_ is None
+
+
+class BrokenJudge(fakes.AimTask):
+    def episode(self, example, context):
+        episode = super().episode(example, context)
+        if example.id == "1":
+            episode.result = lambda: 1 / 0
+        return episode
+
+
+def test_a_judge_that_raises_loses_only_its_rollout():
+    rollouts = [r for chunk in collect(BrokenJudge(), fakes.NumberEngine()) for r in chunk]
+    assert [r.status for r in rollouts] == ["ok", "ok", "judge_error", "judge_error", "ok", "ok"]
+    assert "ZeroDivisionError" in rollouts[2].artifacts["message"]
+
+
+def test_an_error_for_the_user_is_not_retried_and_ends_the_batch():
+    class Dead(fakes.NumberEngine):
+        def lease(self, perturbation):
+            raise RunError("the canary died")
+
+    with pytest.raises(RunError, match="the canary died"):
+        collect(fakes.AimTask(), Dead())
+
+
+class SlowFirst(fakes.AimTask):
+    def episode(self, example, context):
+        episode = super().episode(example, context)
+        judge = episode.result
+        if example.id == "0":
+            import time
+
+            episode.result = lambda: (time.sleep(0.1), judge())[1]
+        return episode
+
+
+def test_chunks_are_finished_in_plan_order_even_if_the_first_is_scored_last():
+    chunks = collect(SlowFirst(), fakes.NumberEngine())
+    assert [chunk[0].provenance.chunk for chunk in chunks] == [0, 1, 2]
+
+
+def test_what_a_member_answers_does_not_depend_on_who_else_is_asked():
+    members = (Perturbation(1, 0.5), Perturbation(2, 0.5))
+    batch = Batch((Context({"prompt": "say"}),), samples=2)
+    small = [
+        r for chunk in collect(fakes.AimTask(), fakes.NumberEngine(), batch, members=members, chunk=1) for r in chunk
+    ]
+    large = [
+        r for chunk in collect(fakes.AimTask(), fakes.NumberEngine(), batch, members=members, chunk=9) for r in chunk
+    ]
+    assert [(r.id, r.return_) for r in small] == [(r.id, r.return_) for r in large]
+
+
+def test_a_prompt_that_does_not_fit_is_a_failure_of_its_own_rollout():
+    class Narrow(fakes.NumberPolicy):
+        def _one(self, request):
+            done = super()._one(request)
+            if request.messages[-1]["content"].endswith("2"):
+                return type(done)("", done.prompt_ids, (), "context_overflow")
+            return done
+
+    engine = fakes.NumberEngine()
+    old = fakes.NumberPolicy
+    try:
+        fakes.NumberPolicy = Narrow
+        rollouts = [r for chunk in collect(fakes.AimTask(), engine) for r in chunk]
+    finally:
+        fakes.NumberPolicy = old
+    assert [r.status for r in rollouts] == ["ok"] * 4 + ["context_overflow"] * 2
+
+
+class DrivesItself(fakes.AimTask):
+    async def run(self, example, context, policy):
+        import coevo
+
+        request = coevo.Request(({"role": "user", "content": f"say {example.id}"},), seed=5)
+        (answer,) = await policy.complete([request])
+        step = coevo.Step(request.messages, answer.prompt_ids, answer.completion_ids, "stop", answer.text)
+        return EpisodeResult("ok", -(float(answer.text) ** 2)), coevo.Trajectory((step,))
+
+
+def test_a_task_may_drive_its_own_episodes():
+    rollouts = [r for chunk in collect(DrivesItself(), fakes.NumberEngine()) for r in chunk]
+    assert {r.status for r in rollouts} == {"ok"}
+    assert all(r.calls == 1 and r.prompt_tokens == 3 for r in rollouts)
