@@ -22,12 +22,15 @@ def table_names(registries: Registries) -> list[str]:
         registries.tasks, registries.engines, registries.parameter_updaters, registries.context_updaters,
         registries.loggers,
     )  # fmt: skip
-    return sorted({name for registry in kinds for name in registry.names} - {"none"})
+    return sorted({name for registry in kinds for name in registry.names})
 
 
 def updater_options(config: RunConfig, registries: Registries) -> dict[str, Json]:
     """Options of the parameter updater; `--population` is its option of that name."""
     options = dict(config.options.get(config.param, {}))
+    if config.param == config.context:
+        # One table for two updaters of one name (`none`): it is the context updater's.
+        options = {}
     if config.population is not None:
         known = [option.name for option in registries.parameter_updaters.options(config.param)]
         if "population" not in known:

@@ -14,6 +14,10 @@ from coevo.records import EXCLUDED, Buffer, Rollout
 from coevo.shaping import Floats
 
 
+TIE = 1e-12
+"""Numbers that agree to this share of the largest are equal."""
+
+
 def default_credit(buffer: Buffer, failure: Literal["below"] | float) -> Buffer:
     """Credit = return; a failure of the model is worth `failure`.
 
@@ -25,10 +29,15 @@ def default_credit(buffer: Buffer, failure: Literal["below"] | float) -> Buffer:
     if failure != "below":
         worth = float(failure)
     elif valid:
-        worth = min(valid) - (float(np.std(valid)) or 1.0)
+        worth = min(valid) - (float(np.std(valid)) if _differ(valid) else 1.0)
     else:
         worth = 0.0
     return with_credits(buffer, [worth if r.return_ is None else r.return_ for r in buffer.rollouts])
+
+
+def _differ(values: Sequence[float]) -> bool:
+    """Whether values differ by more than the rounding of their summation."""
+    return max(values) - min(values) > TIE * max(abs(value) for value in values)
 
 
 def with_credits(buffer: Buffer, credits: Sequence[float | None]) -> Buffer:
@@ -103,4 +112,5 @@ def _variance_ratio(groups: Sequence[Sequence[float]]) -> float:
     grand = sum(sum(g) for g in groups) / total
     between = sum(len(g) * (float(np.mean(g)) - grand) ** 2 for g in groups) / (len(groups) - 1)
     within = sum(float(np.var(g)) * len(g) for g in groups) / within_freedom
-    return between / within if within > 0.0 else float("nan")
+    scale = max(abs(credit) for group in groups for credit in group)
+    return between / within if within > (TIE * scale) ** 2 else float("nan")

@@ -50,6 +50,7 @@ class Brief:
         hole: `expression`, `function`, or `none` for a task that is no program search.
         signature: the function or assignment that the model completes.
         arguments: (name, meaning) of what the hole may use.
+        returns: what the hole gives back, in words.
         examples: answers of the right form that may be shown to the model.
         prefill: how the assistant's turn begins.
         stop: strings that end an answer.
@@ -67,6 +68,7 @@ class Brief:
     hole: Literal["expression", "function", "none"] = "none"
     signature: str = ""
     arguments: tuple[tuple[str, str], ...] = ()
+    returns: str = ""
     examples: tuple[str, ...] = ()
     prefill: str = ""
     stop: tuple[str, ...] = ()

@@ -150,18 +150,23 @@ class Registry(Generic[T]):
 
     def _check(self, name: str, option: Option, value: Json) -> Any:
         where = f"{self.kind} {name!r}: option {option.name!r}"
-        if isinstance(value, float) and not math.isfinite(value):
-            raise UserError(
-                f"{where} must be a finite number, got {value}; see: coevo options {self.short_kind} {name}"
-            )
+        self._refuse_nan(where, name, value)
         if option.annotation is inspect.Parameter.empty:
             return value
         adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(option.annotation)
         try:
-            return adapter.validate_python(value)
+            checked = adapter.validate_python(value)
         except pydantic.ValidationError as error:
             said = error.errors()[0]["msg"]
             raise UserError(f"{where} got {value!r}: {said[0].lower()}{said[1:]}") from None
+        self._refuse_nan(where, name, checked)
+        return checked
+
+    def _refuse_nan(self, where: str, name: str, value: object) -> None:
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UserError(
+                f"{where} must be a finite number, got {value}; see: coevo options {self.short_kind} {name}"
+            )
 
     def create(self, name: str, options: Mapping[str, Json], **provided: Any) -> T:
         """Make the object.

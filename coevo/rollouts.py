@@ -120,9 +120,7 @@ def _deal_zip(batch: Batch, examples: int, members: int, answers: int) -> list[l
     hands: list[list[tuple[int, int, int]]] = [[] for _ in range(members)]
     for slot in range(slots):
         context, repeat = slot % count, slot // count
-        for e in range(examples):
-            for s in range(batch.samples):
-                hands[(slot // answers) % members].append((context, e, repeat * batch.samples + s))
+        hands[(slot // answers) % members] += [(context, e, repeat) for e in range(examples)]
     return hands
 
 

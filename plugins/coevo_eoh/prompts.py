@@ -3,8 +3,11 @@
 The task comes first and is the same in every prompt, so that engines can share the prefix. Two families:
 
 - *expression*: for models that follow no instruction but imitate what they see, so operators differ in which
-  lines are shown and in one sentence. On SmolLM2-135M a third to a half of the valid answers are new whatever
-  the sentence says; numbers near the lines halve the valid rate, because they are imitated too.
+  lines are shown and in one sentence. Measured on SmolLM2-135M (24 to 32 answers each): a fifth to a half of the
+  valid answers are new, whatever the sentence says. Numbers are imitated too: an objective in front of each
+  line took the valid rate from .67 and .88 to .38 and .67. Behind the line, as a comment, it does no harm (96
+  answers an operator, without and with: e1 .70 .69, e2 .71 .75, m1 .83 .91, m2 .71 .80 valid), because the
+  task's stop strings end an answer at `#`.
 - *function*: thought and code, as in EoH (arXiv 2401.02051); the wording is ours.
 """
 
@@ -41,18 +44,17 @@ OPERATORS = tuple(_LINE)
 """Operators that need parents."""
 
 
-def render(brief: Brief, operator: str, parents: Parents, show_objectives: bool | None = None) -> str:
+def render(brief: Brief, operator: str, parents: Parents, show_objectives: bool = True) -> str:
     """The whole user message of `operator`.
 
     Args:
         brief: of a task with an `expression` or a `function` hole.
         operator: one of `OPERATORS`.
         parents: at least one, best first.
-        show_objectives: whether the model sees how good each parent is; None: in functions only.
+        show_objectives: whether the model sees how good each parent is.
     """
-    if brief.hole == "expression":
-        return _expression(brief, operator, parents, bool(show_objectives))
-    return _function(brief, operator, parents, show_objectives is not False)
+    family = _expression if brief.hole == "expression" else _function
+    return family(brief, operator, parents, show_objectives)
 
 
 def _arguments(brief: Brief) -> str:
@@ -68,11 +70,14 @@ def _expression(brief: Brief, operator: str, parents: Parents, show_objectives: 
     own = [_line(brief, parent.answer) for parent in reversed(parents)]
     # A lone line invites a copy; the task's examples show m1 what else a line can be made of.
     forms = [_line(brief, example) for example in brief.examples] if operator == "m1" else []
-    lines = [*(line for line in forms if line not in own), *own]
+    shown = [
+        f"{line}  # {parent.objective:.4g}" if show_objectives else line
+        for line, parent in zip(own, reversed(parents), strict=True)
+    ]
+    lines = [*(line for line in forms if line not in own), *shown]
     heading = "Examples of such lines" if len(lines) > 1 else "Example of such a line"
     if show_objectives:
-        values = ", ".join(f"{parent.objective:.6g}" for parent in reversed(parents))
-        heading += f" (the last: {values}; {_better(brief)} is better)"
+        heading += f", with the objective that was reached ({_better(brief)} is better)"
     parts = [
         brief.description.strip(),
         f"You may use these names:\n{_arguments(brief)}" if brief.arguments else "",

@@ -46,8 +46,7 @@ class EvolutionOfHeuristics:
         parents: shown by `e1` and `e2`.
         offspring: answers per operator; None: N. An adapting batch is enlarged to give every member of
             the parameter updater its answers.
-        show_objectives: whether prompts tell how good the parents are; None: with a function hole only,
-            since a model that is given expressions to fill in copies the numbers.
+        show_objectives: whether prompts tell how good the parents are.
         initial_batches: tries, of N answers each, to fill the population with N distinct programs.
 
     Raises:
@@ -60,11 +59,11 @@ class EvolutionOfHeuristics:
         services: Services,
         brief: Brief,
         population: Count = 10,
-        operators: Sequence[str] = ("e1", "e2", "m1", "m2"),
-        adapt: Sequence[str] | None = None,
+        operators: tuple[str, ...] = ("e1", "e2", "m1", "m2"),
+        adapt: tuple[str, ...] | None = None,
         parents: Count = 2,
         offspring: Annotated[int | None, Field(ge=1)] = None,
-        show_objectives: bool | None = None,
+        show_objectives: bool = True,
         initial_batches: Count = 4,
     ) -> None:
         if brief.hole == "none":
@@ -77,12 +76,12 @@ class EvolutionOfHeuristics:
         if not operators:
             raise ValueError("operators is empty; name at least one, such as 'e1'")
         if adapt is None:
-            adapt = [operator for operator in operators if operator in ADAPTING]
+            adapt = tuple(operator for operator in operators if operator in ADAPTING)
         _check_names("adapt", adapt, operators)
         self.adapting_batches = sum(operator in adapt for operator in operators)
         self._services, self._brief = services, brief
         self._size, self._offspring = population, offspring or population
-        self._operators, self._adapt = tuple(operators), frozenset(adapt)
+        self._operators, self._adapt = operators, frozenset(adapt)
         self._parents, self._show_objectives = parents, show_objectives
         self._initial_batches = initial_batches
         baseline = brief.baseline()

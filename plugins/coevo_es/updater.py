@@ -43,7 +43,7 @@ AlphaSchedule: TypeAlias = Literal["constant", "sigma"]
 
 
 class EvolutionStrategy:
-    """Seeded evolution strategy on the full weights: the kilobyte journal's only updater.
+    """Evolution strategies on all weights: members are noise seeds, an update is seeds and coefficients.
 
     Usage::
 

@@ -36,9 +36,11 @@ def make_brief(problem: Problem, template: Template, references: bool = True) ->
         hole=template.kind,
         signature=hole.signature,
         arguments=hole.arguments,
+        returns=hole.returns,
         examples=hole.examples,
         prefill=hole.signature if expression else "",
-        stop=("\n",) if expression else (),
+        # A comment is no part of an answer; prompts may carry a parent's objective in one.
+        stop=("\n", "#") if expression else (),
         direction=table.direction,
         references=_references(problem) if references else (),
         failure="below",

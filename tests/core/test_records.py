@@ -81,9 +81,9 @@ def test_what_is_excluded_are_statuses():
 
 
 def test_a_rollout_is_named_after_its_place():
-    assert ROLLOUT.id == "g1b2m4c5ees6"
+    assert ROLLOUT.id == "g1-b2-m4-c5-e-s6"
     centre = dataclasses.replace(ROLLOUT, provenance=dataclasses.replace(PROVENANCE, member=None))
-    assert centre.id == "g1b2mcc5ees6"
+    assert centre.id == "g1-b2-centre-c5-e-s6"
     assert ROLLOUT.calls == 1
 
 

@@ -156,7 +156,7 @@ def test_a_context_s_prompt_is_what_the_model_is_asked(expression_task: Heuristi
     example = expression_task.examples("train")[0]
     (asked,) = expression_task.episode(example, Context({"prompt": "Say d_current."})).requests()
     assert [dict(message) for message in asked.messages] == [{"role": "user", "content": "Say d_current."}]
-    assert (asked.prefill, asked.stop, asked.sampling) == ("score =", ("\n",), None)
+    assert (asked.prefill, asked.stop, asked.sampling) == ("score =", ("\n", "#"), None)
     (default,) = expression_task.episode(example, Context()).requests()
     assert default.messages[0]["content"] == expression_task.brief().components["prompt"]
 

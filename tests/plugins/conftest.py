@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from coevo import Batch, Brief, Buffer, Perturbation, Reference, Rollout, Trajectory
+from coevo import Batch, Brief, Buffer, Example, Perturbation, Reference, Rollout, Trajectory
 from coevo.interfaces import Ledger
 from coevo.records import Provenance
+from coevo.rollouts import PlanSettings, plan
 from coevo.seeds import derive
 
 
@@ -42,14 +43,9 @@ class Answer:
 
 
 def deal(batch: Batch, members: int, answers: int) -> list[tuple[int | None, int, int]]:
-    """(member, context, sample) in plan order for one example: the contract of design section 1."""
-    count = len(batch.contexts)
-    if not members:
-        return [(None, c, s) for c in range(count) for s in range(batch.samples)]
-    if batch.pairing == "cross":
-        return [(m, c, s) for m in range(members) for c in range(count) for s in range(batch.samples)]
-    slots = max(count, members * answers)
-    return sorted((slot // answers % members, slot % count, slot // count) for slot in range(slots))
+    """(member, context, sample) of every rollout in plan order, for a task with one example."""
+    chunks = plan(batch, [Example("0")], members, PlanSettings(7, 0, 0, answers))
+    return [(chunk.member, cell.context, cell.sample) for chunk in chunks for cell in chunk.cells]
 
 
 def play(

@@ -13,7 +13,7 @@ FUNCTION = {
 }
 
 
-def texts(kit, parents=(GOOD, BAD), show_objectives=None, **changes) -> dict[str, str]:
+def texts(kit, parents=(GOOD, BAD), show_objectives=True, **changes) -> dict[str, str]:
     brief = kit.make_brief(**changes)
     return {operator: render(brief, operator, parents, show_objectives) for operator in OPERATORS}
 
@@ -23,8 +23,8 @@ def test_an_expression_prompt_reads_like_this(kit):
         "Visit all cities.\nShorter tours are better.\n\n"
         "You may use these names:\n- d_current: distance to here\n- d_home: distance to the start\n\n"
         "Write one line of Python that begins with 'score ='.\n"
-        "Examples of such lines:\n"
-        "score = np.sqrt(d_home)\nscore = d_current\nscore = d_current - d_home\n\n"
+        "Examples of such lines, with the objective that was reached (smaller is better):\n"
+        "score = np.sqrt(d_home)\nscore = d_current\nscore = d_current - d_home  # 6.5\n\n"
         "Write one new line that changes a part of the last one. Answer with the line only."
     )
 
@@ -51,15 +51,14 @@ def test_all_prompts_begin_with_the_same_task_text(kit, changes):
     assert len(set(rendered.values())) == len(OPERATORS)
 
 
-def test_an_expression_prompt_shows_the_best_parent_last_and_no_objective(kit):
+def test_an_expression_prompt_shows_the_best_parent_last_with_its_objective_as_a_comment(kit):
     for text in texts(kit).values():
-        assert "score = d_current\nscore = d_current - d_home\n\n" in text
-        assert "6.5" not in text
+        assert "score = d_current  # 7.25\nscore = d_current - d_home  # 6.5\n\n" in text
 
 
-def test_an_expression_prompt_tells_objectives_away_from_the_lines(kit):
-    text = texts(kit, show_objectives=True, direction="maximize")["e1"]
-    assert "Examples of such lines (the last: 7.25, 6.5; larger is better):\n" in text
+def test_an_expression_prompt_tells_which_direction_is_better(kit):
+    text = texts(kit, direction="maximize")["e1"]
+    assert "Examples of such lines, with the objective that was reached (larger is better):\n" in text
 
 
 def test_an_answer_that_brings_its_own_prefill_is_not_doubled(kit):
@@ -68,7 +67,7 @@ def test_an_answer_that_brings_its_own_prefill_is_not_doubled(kit):
 
 
 def test_an_example_that_is_the_parent_itself_is_shown_once(kit):
-    assert render(kit.make_brief(examples=("d_current",)), "m1", [BAD]).count("score = d_current\n") == 1
+    assert render(kit.make_brief(examples=("d_current",)), "m1", [BAD]).count("score = d_current") == 1
 
 
 def test_a_function_prompt_shows_thought_code_and_objective_of_each_parent(kit):

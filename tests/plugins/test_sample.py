@@ -1,4 +1,5 @@
 import json
+from collections import Counter
 
 import pytest
 from hypothesis import given
@@ -32,7 +33,9 @@ def test_every_draw_is_from_the_tasks_own_prompt_without_parents(kit):
 
 def test_under_es_every_member_draws_its_answers(kit):
     sample = Sample(services=kit.FakeServices(batch_answers=128), brief=kit.make_brief(), batch=20)
-    assert sample.ask().samples == 1
+    batch = sample.ask()
+    assert batch.samples == 1
+    assert Counter(member for member, _, _ in kit.deal(batch, 16, 8)) == dict.fromkeys(range(16), 8)
 
 
 def test_a_task_that_is_no_program_search_is_refused_with_what_to_use(kit):
