@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
+import sys
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -14,17 +16,17 @@ from coevo import discovery
 from coevo.assembly import check_model, check_needs, make_updaters, run_path, sampling_of, table_names, validate
 from coevo.config import RunConfig, build, plugin_files
 from coevo.discovery import Plugins, Registries
-from coevo.errors import RunInterrupted
+from coevo.errors import RunInterrupted, UserError
 from coevo.evolve import Loop
 from coevo.folder import RunFolder, RunStore, check_free
-from coevo.interfaces import Brief, Engine, Task
+from coevo.interfaces import Engine, Task
 from coevo.journal import History
 from coevo.observers import Observers
 from coevo.planning import Planner
 from coevo.records import Json, RunInfo
 from coevo.rollouts import Collector
 from coevo.services import Budget, RunServices
-from coevo.startup import begin
+from coevo.startup import begin, described
 from coevo.summary import summarize
 
 
@@ -50,7 +52,15 @@ def run(config: RunConfig | Mapping[str, Json] | None = None, plugins: Plugins |
     config = config.model_copy(update={"name": path.name, "runs": str(path.parent)})
     with parts(config, registries) as (task, engine):
         folder = RunFolder.create(path, config.to_toml_data())
-        return _drive(config, plugins, registries, folder, task, engine, History())
+        try:
+            with folder.lock():
+                _drive(config, plugins, registries, folder, task, engine, History())
+        except UserError:
+            # What could not be done as asked leaves nothing behind, if not a rollout was made.
+            if not any((path / "rollouts").iterdir()):
+                shutil.rmtree(path)
+            raise
+    return summarize(folder)
 
 
 def resume(run_name: str, runs: str = "runs", plugins: Plugins | None = None, quiet: bool = False) -> dict[str, Json]:
@@ -71,10 +81,10 @@ def resume(run_name: str, runs: str = "runs", plugins: Plugins | None = None, qu
     with folder.lock():
         folder.journal.repair()
         history = folder.journal.history()
-    if history.finished:
-        return summarize(folder)
-    with parts(config, registries) as (task, engine):
-        return _drive(config, plugins, registries, folder, task, engine, history)
+        if not history.finished:
+            with parts(config, registries) as (task, engine):
+                _drive(config, plugins, registries, folder, task, engine, history)
+    return summarize(folder)
 
 
 def _extra_files(config: RunConfig | Mapping[str, Json] | None) -> Sequence[str]:
@@ -91,6 +101,11 @@ def parts(config: RunConfig, registries: Registries) -> Generator[tuple[Task, En
         make_updaters(config, registries, task.brief(), RunServices(config.seed, run_path(config)))
         check_model(config, registries)
         getattr(task, "start", lambda: None)()
+        if config.loggers and sys.stderr.isatty():
+            # Nothing else is shown for the seconds (or minutes, for large models) that this takes.
+            print(
+                f"coevo: starting engine {config.engine!r} with model {config.model!r} …", file=sys.stderr, flush=True
+            )
         engine = registries.engines.create(config.engine, config.options.get(config.engine, {}), model=config.model)
         _closing(stack, engine)
         yield task, engine
@@ -110,9 +125,8 @@ def _drive(
     task: Task,
     engine: Engine,
     history: History,
-) -> dict[str, Json]:
+) -> None:
     with ExitStack() as stack:
-        stack.enter_context(folder.lock())
         scorers = ThreadPoolExecutor(max_workers=2 * (os.cpu_count() or 1), thread_name_prefix="score")
         stack.callback(scorers.shutdown, cancel_futures=True)
         brief, store = task.brief(), RunStore(folder, task)
@@ -125,7 +139,7 @@ def _drive(
         )
         parameters, contexts = make_updaters(config, registries, brief, services)
         check_needs(config, parameters, engine)
-        begin(folder, brief, engine, history)
+        begin(folder, task, engine, history)
         if history.states:
             parameters.load_state_dict(history.states["parameters"])
             contexts.load_state_dict(history.states["contexts"])
@@ -137,17 +151,17 @@ def _drive(
         )  # fmt: skip
         wrap = getattr(contexts, "wrap", None)
         collector = Collector(engine, task, sampling, scorers, wrap, config.rollouts.retries)
-        info = _info(config, folder, brief, engine, history)
+        info = _info(config, folder, task, engine, history)
         observe = Observers(plugins, registries, config, folder, engine)
         loop = Loop(
             task, brief, engine, parameters, contexts, planner, collector, services, store, observe,
             config.generations, history.best, history.reports(),
         )  # fmt: skip
         _run_loop(loop, store, observe, info, history)
-    return summarize(folder)
 
 
-def _info(config: RunConfig, folder: RunFolder, brief: Brief, engine: Engine, history: History) -> RunInfo:
+def _info(config: RunConfig, folder: RunFolder, task: Task, engine: Engine, history: History) -> RunInfo:
+    brief = task.brief()
     best, baseline = brief.best_known(), brief.baseline()
     return RunInfo(
         name=folder.name,
@@ -158,7 +172,7 @@ def _info(config: RunConfig, folder: RunFolder, brief: Brief, engine: Engine, hi
         direction=brief.direction,
         reference=None if best is None else (best.name, best.value),
         baseline=None if baseline is None else (baseline.name, baseline.value),
-        machine=dict(getattr(engine, "describe", dict)()),
+        machine={**described(engine), **described(task)},
     )
 
 

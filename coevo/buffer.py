@@ -13,7 +13,6 @@ import numpy as np
 from coevo.records import EXCLUDED, Buffer, Rollout
 from coevo.shaping import Floats
 
-
 TIE = 1e-12
 """Numbers that agree to this share of the largest are equal."""
 

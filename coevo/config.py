@@ -63,7 +63,7 @@ class RunConfig(_Strict):
     model: str = "smollm2-135m"
     param: str = "es"
     context: str = "eoh"
-    generations: Count = 4
+    generations: Count = 3
     population: Count | None = None
     calls: Count | None = None
     tokens: Count | None = None

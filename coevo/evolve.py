@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from coevo.buffer import default_credit
-from coevo.errors import RunError
+from coevo.errors import RunError, UserError
 from coevo.interfaces import Brief, ContextUpdater, Engine, Ledger, ParameterUpdater, Task
 from coevo.outcome import best_of, report_of
 from coevo.planning import Planner, Prepared
@@ -84,6 +84,11 @@ class Loop:
                 members = tuple(self.parameters.ask(asked)) if asked.adapt else ()
                 prepared = self.planner.prepare(asked, members)
                 if reason := self.planner.refusal(prepared):
+                    if (g, batch) == (0, 0):
+                        raise UserError(
+                            f"--{reason} is too small for the first batch, which asks for {prepared.size} answers; "
+                            "nothing was started"
+                        )
                     return reason
                 self.reports.append(await self._step(prepared))
                 batch += 1

@@ -113,6 +113,7 @@ class Task(Protocol):
     """A family of examples with an evaluator. The task owns the answer parser.
 
     Optional: `start()` before anything else runs (a sandbox wants no threads), `close()` at the end,
+    `describe() -> Mapping[str, str]` for the start line,
     `best_files(rollout, header) -> Mapping[str, str]` for what `best/` shall hold, and
     `async run(example, context, policy) -> (EpisodeResult, Trajectory)` for an agent that drives itself.
     """

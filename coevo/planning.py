@@ -63,8 +63,7 @@ class Planner:
 
     def refusal(self, prepared: Prepared) -> str:
         """Which hard budget (`calls`, `tokens`) the batch could break at most, or empty."""
-        cells = [cell for chunk in prepared.chunks for cell in chunk.cells]
-        calls = len(cells) * self.brief.max_calls
+        calls = prepared.size * self.brief.max_calls
         return self.services.budget.refuses(self.services.ledger, calls, lambda: self._most_tokens(prepared))
 
     def _most_tokens(self, prepared: Prepared) -> int:

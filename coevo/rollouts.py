@@ -74,6 +74,11 @@ class Prepared:
     settings: PlanSettings
     chunks: Sequence[Chunk]
 
+    @property
+    def size(self) -> int:
+        """Planned rollouts."""
+        return sum(len(chunk.cells) for chunk in self.chunks)
+
 
 def plan(batch: Batch, examples: Sequence[Example], members: int, settings: PlanSettings) -> list[Chunk]:
     """All chunks of a batch in order, members one after the other.

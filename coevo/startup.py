@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from coevo.folder import RunFolder
-from coevo.interfaces import Brief, Engine
+from coevo.interfaces import Engine, Task
 from coevo.journal import History
 from coevo.records import Json
 from coevo.replay import restore_engine
@@ -21,8 +21,14 @@ def _nothing() -> dict[str, Json]:
     return {}
 
 
-def begin(folder: RunFolder, brief: Brief, engine: Engine, history: History) -> None:
+def described(part: object) -> dict[str, str]:
+    """What a task or an engine says of the machine, for the start line."""
+    return dict(getattr(part, "describe", _nothing)())
+
+
+def begin(folder: RunFolder, task: Task, engine: Engine, history: History) -> None:
     """Bring the engine to where the journal is, and write what the run runs with."""
+    brief = task.brief()
     best, baseline = brief.best_known(), brief.baseline()
     about: dict[str, Json] = {
         "task": {
@@ -35,7 +41,7 @@ def begin(folder: RunFolder, brief: Brief, engine: Engine, history: History) -> 
         "python": platform.python_version(),
         "machine": platform.machine(),
         "engine": getattr(engine, "record", _nothing)(),
-        "describe": getattr(engine, "describe", _nothing)(),
+        "describe": {**described(engine), **described(task)},
     }
     if not history.base:
         folder.write_info(about)

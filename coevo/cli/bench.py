@@ -37,13 +37,16 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
     @group.command()
     def serve(
         model: Annotated[str | None, typer.Option(metavar="ID|DIR|ALIAS", help="The model to serve.")] = None,
+        members: Annotated[
+            int | None, typer.Option(metavar="N", help="Members served before the centre is compared.")
+        ] = None,
         rounds: Rounds = None,
         as_json: AsJson = False,
     ) -> None:
-        """Answers of a perturbed member: the engine's batches against one prompt at a time."""
+        """One perturbed model made ready: derived against torch.randn in place; then many members and the centre."""
         from coevo.bench.serve import bench_serve
 
-        _measure(bench_serve, as_json, model=model, rounds=rounds)
+        _measure(bench_serve, as_json, model=model, rounds=rounds, members=members)
 
     @group.command()
     def sandbox(

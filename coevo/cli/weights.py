@@ -46,7 +46,7 @@ def rebuilt(folder: RunFolder, at: str, say: Callable[[str], None]) -> Generator
     master = master_of(folder)
     try:
         digest = str(history.base["digest"])
-        say(f"run {folder.name}: {len(lines)} batches from weights {digest[:16]}")
+        say(f"run {folder.name}: {len(lines)} {'batch' if len(lines) == 1 else 'batches'} from weights {digest[:16]}")
         for done in replay(folder, master, lines):
             digest = done.digest
             operator = f" ({done.operator})" if done.operator else ""

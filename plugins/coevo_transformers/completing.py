@@ -31,75 +31,95 @@ class _Row:
     logprobs: list[float] = field(default_factory=list[float])
     reason: str = "length"
 
+    @property
+    def tokens(self) -> int:
+        """Prompt and longest answer."""
+        return len(self.prompt.ids) + self.sampling.max_new_tokens
+
     def completion(self) -> Completion:
+        """What was answered."""
         logprobs = tuple(self.logprobs) if self.wants_logprobs else None
         return Completion(self.stream.finish(), self.prompt.ids, tuple(self.ids), self.reason, logprobs)
 
 
-class Completer:
-    """Answers requests with the weights that are being served. Not for several threads at once.
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What fits.
 
     Attributes:
         context_tokens: Longest prompt plus answer, None where the model names no limit.
-        cancelled: Set to make a running `complete` raise at its next token.
+        rows: Most requests in a batch.
+        cache_tokens: Most slots of a batch's key/value cache, unless it is of one request.
     """
 
+    context_tokens: int | None
+    rows: int
+    cache_tokens: int
+
+
+class Completer:
+    """Answers requests with the weights that are being served. Not for several threads at once."""
+
     def __init__(
-        self,
-        decoder: Decoder,
-        prompts: Prompts,
-        tokenizer: Any,
-        eos_ids: frozenset[int],
-        context_tokens: int | None,
-        rows: int,
+        self, decoder: Decoder, prompts: Prompts, tokenizer: Any, eos_ids: frozenset[int], limits: Limits
     ) -> None:
         self._decoder, self._prompts, self._tokenizer = decoder, prompts, tokenizer
         self._eos = np.array(sorted(eos_ids), dtype=np.int64)
-        self.context_tokens = context_tokens
-        self._rows = rows
-        self.cancelled = Event()
+        self.limits = limits
 
-    def complete(self, requests: Sequence[Request]) -> list[Completion]:
+    def complete(self, requests: Sequence[Request], stop: Event) -> list[Completion]:
         """Answers all, in order.
 
-        A completion is a function of its batch: the requests are sorted by prompt length and cut into
-        batches of at most `rows`, whatever their order.
+        A completion is a function of its batch, and the batches of the set of requests: they are sorted by
+        prompt length and cut where a limit is reached, whatever their order was.
+
+        Args:
+            requests: Each with its own sampling and seed.
+            stop: Once set, the call raises before its next token.
 
         Raises:
             UserError: The chat template refuses a request.
-            RunInterrupted: `cancelled` was set.
+            RunInterrupted: `stop` was set.
         """
         answers: list[Completion | None] = [None] * len(requests)
         fitting: list[_Row] = []
         for index, request in enumerate(requests):
             row = self._row(index, request)
-            if self.context_tokens is not None and (
-                len(row.prompt.ids) + row.sampling.max_new_tokens > self.context_tokens
-            ):
+            if self.limits.context_tokens is not None and row.tokens > self.limits.context_tokens:
                 answers[index] = Completion("", row.prompt.ids, (), "context_overflow")
             else:
                 fitting.append(row)
-        fitting.sort(key=lambda row: (len(row.prompt.ids), row.prompt.ids))
-        for start in range(0, len(fitting), self._rows):
-            batch = fitting[start : start + self._rows]
-            self._answer(batch)
+        for batch in self._batches(fitting):
+            self._answer(batch, stop)
             for row in batch:
                 answers[row.index] = row.completion()
         return [answer for answer in answers if answer is not None]
+
+    def _batches(self, rows: list[_Row]) -> list[list[_Row]]:
+        """By prompt, so that padding is short and equal prompts are together."""
+        batches: list[list[_Row]] = []
+        for row in sorted(rows, key=lambda row: (len(row.prompt.ids), row.prompt.ids, row.seed, row.index)):
+            batch = [*batches[-1], row] if batches else [row]
+            longest = max(len(r.prompt.ids) for r in batch) + max(r.sampling.max_new_tokens for r in batch)
+            if batches and len(batch) <= self.limits.rows and len(batch) * longest <= self.limits.cache_tokens:
+                batches[-1] = batch
+            else:
+                batches.append([row])
+        return batches
 
     def _row(self, index: int, request: Request) -> _Row:
         prompt = self._prompts(request)
         stream = TextStream(self._tokenizer, prompt.ids, request.stop, prompt.trimmed)
         return _Row(index, prompt, request.sampling or Sampling(), request.seed, stream, request.logprobs)
 
-    def _answer(self, batch: Sequence[_Row]) -> None:
+    def _answer(self, batch: Sequence[_Row], stop: Event) -> None:
         sampler = Sampler([row.sampling for row in batch], [row.seed for row in batch])
         limits = np.array([row.sampling.max_new_tokens for row in batch])
         running = np.ones(len(batch), dtype=bool)
         wanted = np.array([row.wants_logprobs for row in batch])
 
         def step(logits: torch.Tensor, rows: NDArray[np.int64], t: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-            if self.cancelled.is_set():
+            if stop.is_set():
                 raise RunInterrupted("interrupted while generating")
             # A row that is done may still be in the batch; it must not ask for numbers beyond its own.
             here = np.flatnonzero(running[rows])

@@ -2,11 +2,11 @@
 
 What it spares, measured on the demo model and two cores:
 
-- Rows with the same prompt share one prefill, and prompts with the same beginning share the prefill of it.
-  Prefilling costs about a thirtieth of a decode step a token, and a chunk repeats most of its prompt tokens.
+- Rows with the same prompt share one prefill, and prompts with the same beginning share the prefill of it:
+  a chunk repeats most of its prompt tokens, and without this prefilling them takes longer than decoding.
 - The cache grows in place (`cache`).
-- Only the last position goes through the head.
-- A decode step gets a ready mask: without one, sdpa takes a slower kernel for grouped heads on the CPU.
+- Only the last position goes through the head, and as one matrix.
+- A decode step gets a ready mask: without one, sdpa computes grouped heads on the CPU five times slower.
 - Rows that are done leave the batch once they are a quarter of it.
 
 All of it is a function of the requests in the batch, so a repeated batch is the same computation.
@@ -56,7 +56,7 @@ class Decoder:
         self._config = model.config.get_text_config(decoder=True)
         accepted = inspect.signature(model.forward).parameters
         self._cache_name = "cache" if "cache" in accepted else "past_key_values"
-        self._last_only: dict[str, Any] = {"logits_to_keep": 1} if "logits_to_keep" in accepted else {}
+        self._takes_kept = "logits_to_keep" in accepted
         self._takes_positions = "position_ids" in accepted
         self.shares = is_plain(self._config) and self._takes_positions
         self.ready_masks = False
@@ -131,7 +131,11 @@ class Decoder:
         self, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor | None, cache: Any
     ) -> torch.Tensor:
         """Logits at the last position, (B, V), for new tokens (B, n) that go into the cache."""
-        named: dict[str, Any] = {self._cache_name: cache, **self._last_only}
+        named: dict[str, Any] = {self._cache_name: cache}
+        if self._takes_kept:
+            # As an index, not as the number 1: that cuts a strided slice, for which the head's matmul copies
+            # its weight once a row.
+            named["logits_to_keep"] = torch.tensor([ids.shape[1] - 1], device=self.device)
         if positions is not None and self._takes_positions:
             named["position_ids"] = positions
         if mask.dim() == 2:

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
@@ -49,6 +50,7 @@ class TransformersEngine:
         device: str = "auto",
         threads: Annotated[int, Field(ge=0)] = 0,
         rows: Annotated[int, Field(ge=1)] = 32,
+        cache_tokens: Annotated[int, Field(ge=1)] = 65_536,
         attention: Literal["sdpa", "eager"] = "sdpa",
         context: Annotated[int, Field(ge=0)] = 0,
         enable_thinking: bool | None = None,
@@ -64,7 +66,9 @@ class TransformersEngine:
             dtype: of the served weights; `auto` is bfloat16 where the hardware computes in it, else float32.
             device: `auto`, `cpu`, `cuda` or `cuda:1`.
             threads: of the CPU; 0 leaves it to torch.
-            rows: how many requests are decoded together.
+            rows: how many requests are decoded together at most.
+            cache_tokens: how many prompt and answer tokens they may have in all: bounds the memory of the
+                key/value cache. One request is always let through.
             attention: how transformers computes attention.
             context: longest prompt plus answer in tokens; 0 takes the model's own.
             enable_thinking: given to chat templates that know it.
@@ -91,6 +95,7 @@ class TransformersEngine:
             device=device,
             threads=threads,
             rows=rows,
+            cache_tokens=cache_tokens,
             attention=attention,
             context=context,
             chat_options=options,
@@ -98,7 +103,7 @@ class TransformersEngine:
             master=master,
             canary=canary,
         )
-        self._lock = asyncio.Lock()  # the slot
+        self._slot: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
         self._worker = ThreadPoolExecutor(1, "coevo-transformers")
         try:
             self._session = self._here(lambda: Session(settings))
@@ -114,7 +119,7 @@ class TransformersEngine:
         Raises:
             ValueError: an unknown noise family, or a sigma that is not finite in fp32.
         """
-        async with self._lock:
+        async with self._own_slot():
             session = self._session
             await self.run(lambda: session.weights.serve(perturbation))
             policy = TransformersPolicy(self, session, session.policy_id(perturbation))
@@ -123,18 +128,26 @@ class TransformersEngine:
             finally:
                 policy.end()
 
-    async def run(self, work: Callable[[], T]) -> T:
-        """Do `work` in the engine's thread; cancelling the caller makes generation stop at its next token."""
-        future = asyncio.get_running_loop().run_in_executor(self._worker, work)
+    def _own_slot(self) -> asyncio.Lock:
+        """The lock of the running loop: one that a lease waited on belongs to its loop for ever."""
+        loop = asyncio.get_running_loop()
+        if self._slot is None or self._slot[0] is not loop:
+            self._slot = (loop, asyncio.Lock())
+        return self._slot[1]
+
+    async def run(self, work: Callable[[], T], stop: Event | None = None) -> T:
+        """Do `work` in the engine's thread.
+
+        A cancelled caller waits until the thread is free of its work, which `stop` tells to hurry.
+        """
+        future = self._worker.submit(work)
         try:
-            return await asyncio.shield(future)
+            return await asyncio.shield(asyncio.wrap_future(future))
         except asyncio.CancelledError:
-            completer = self._session.completer
-            completer.cancelled.set()
-            await asyncio.wait([future])
-            completer.cancelled.clear()
-            if not future.cancelled():
-                future.exception()  # looked at, so that nobody warns of it
+            if not future.cancel():
+                if stop is not None:
+                    stop.set()
+                await asyncio.wait([asyncio.wrap_future(future)])
             raise
 
     def _here(self, work: Callable[[], T]) -> T:
@@ -222,8 +235,8 @@ class TransformersPolicy:
         """
         if self._ended:
             raise RuntimeError("complete() was called after the policy's lease ended")
-        asked = list(requests)
-        return await self._engine.run(lambda: self._session.completer.complete(asked))
+        asked, stop = list(requests), Event()
+        return await self._engine.run(lambda: self._session.completer.complete(asked, stop), stop)
 
     def end(self) -> None:
         """The weights may change from here on."""

@@ -4,12 +4,15 @@ import json
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from coevo.errors import UserError
-from coevo.weights.dtypes import DTYPES, DType
+from coevo.weights.dtypes import DTYPES, FROM_SAFETENSORS, DType, held_as
 from coevo.weights.master import Master
-from coevo.weights.stored import INDEX, open_checkpoint, write_file
+from coevo.weights.stored import INDEX, SINGLE, open_checkpoint, write_file
 
 _LEAVE = {INDEX, "coevo-model.json"}
 _COPIED = {".json", ".jinja", ".txt", ".model", ".tiktoken"}
@@ -49,31 +52,23 @@ def export(master: Master, base: Path, target: Path, dtype: str | None) -> None:
 
 
 def _write_weights(master: Master, base: Path, folder: Path, dtype: DType | None) -> None:
-    stored = open_checkpoint(base)
-    specs = {spec.name: spec for spec in master.selection.tensors}
-    aliases = {alias: spec.name for spec in master.selection.tensors for alias in spec.aliases}
-    formats: dict[str, tuple[DType, tuple[int, ...]]] = {}
-    extra: dict[str, Any] = {}
-    for name, entry in stored.items():
-        spec = specs.get(aliases.get(name, name))
-        if spec is not None:
-            formats[name] = (dtype or spec.dtype, spec.shape)
-        elif entry.code in ("F32", "BF16", "F16"):
-            extra[name] = entry
-            formats[name] = ({"F32": "float32", "BF16": "bfloat16", "F16": "float16"}[entry.code], entry.shape)  # type: ignore[assignment]
+    names = {name: spec for spec in master.selection.tensors for name in (spec.name, *spec.aliases)}
+    stored = {
+        name: entry for name, entry in open_checkpoint(base).items() if name in names or entry.code in FROM_SAFETENSORS
+    }
+    formats: dict[str, tuple[DType, tuple[int, ...]]] = {
+        name: (dtype or names[name].dtype if name in names else FROM_SAFETENSORS[entry.code], entry.shape)
+        for name, entry in stored.items()
+    }
 
-    def contents(name: str) -> Any:
-        import numpy as np
-
-        from coevo.weights.dtypes import held_as
-
-        if name in extra:
-            return extra[name].read()
-        out = np.empty(formats[name][1], dtype=held_as(formats[name][0]))
-        master.centre(aliases.get(name, name), cast(Any, out))
+    def contents(name: str) -> NDArray[Any]:
+        if name not in names:
+            return stored[name].read()
+        out: NDArray[Any] = np.empty(formats[name][1], dtype=held_as(formats[name][0]))
+        master.centre(name, out)
         return out
 
-    write_file(folder / "model.safetensors", formats, contents, {"format": "pt"})
+    write_file(folder / SINGLE, formats, contents, {"format": "pt"})
 
 
 def _note_dtype(config: Path, dtype: str) -> None:

@@ -100,15 +100,17 @@ class Sampler:
             u = np.array([self._uniforms[int(row)][step] for row in own], dtype=np.float64)
             ids[drawn] = self._draw(probabilities, own, u)
         if self._seen is not None:
-            self._seen[torch.as_tensor(rows), torch.as_tensor(ids)] = True
+            device = self._seen.device
+            self._seen[torch.as_tensor(rows, device=device), torch.as_tensor(ids, device=device)] = True
         return ids
 
     def _penalised(self, scores: torch.Tensor, rows: NDArray[np.int64]) -> torch.Tensor:
         if not self._penalty.any():
             return scores
         if self._seen is None:
-            self._seen = torch.zeros(len(self._penalty), scores.shape[-1], dtype=torch.bool)
-        seen = self._seen[torch.as_tensor(rows)].to(scores.device)
+            shape = (len(self._penalty), scores.shape[-1])
+            self._seen = torch.zeros(shape, dtype=torch.bool, device=scores.device)
+        seen = self._seen[torch.as_tensor(rows, device=scores.device)]
         penalty = torch.as_tensor(self._penalty[rows], dtype=scores.dtype, device=scores.device)
         return scores - penalty[:, None] * seen
 
@@ -140,8 +142,8 @@ class Sampler:
             values = _numpy32(_rows(probabilities, rest))
             descending = -np.sort(-values, axis=-1)
             keep, _ = kept(descending, filters.of(rest), whole=True)
-            every = np.zeros(values.shape, dtype=np.int64)
-            every += np.arange(values.shape[-1])
+            vocabulary = np.arange(probabilities.shape[-1], dtype=np.int64)
+            every = np.repeat(vocabulary[None, :], len(rest), axis=0)
             ids[rest] = _choose(values, every, keep, u[rest], threshold=_lowest(descending, keep))
         return ids
 

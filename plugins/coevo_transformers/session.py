@@ -19,7 +19,7 @@ from coevo.models import pull, resolve
 from coevo.records import Json, Perturbation
 from coevo.weights.dtypes import Stored
 from coevo.weights.selection import select, with_scales
-from coevo_transformers.completing import Completer
+from coevo_transformers.completing import Completer, Limits
 from coevo_transformers.decode import Decoder
 from coevo_transformers.loading import DTypeOption, choose_device, choose_dtype, load
 from coevo_transformers.prompts import Prompts
@@ -37,6 +37,7 @@ class Settings:
     device: str
     threads: int
     rows: int
+    cache_tokens: int
     attention: str
     context: int
     chat_options: Mapping[str, Json]
@@ -70,7 +71,8 @@ class Session:
         self.prompts = Prompts(loaded.tokenizer, settings.chat_options)
         self.decoder = Decoder(loaded.model, loaded.pad_id)
         context = _context(settings.context, loaded.context_tokens)
-        self.completer = Completer(self.decoder, self.prompts, loaded.tokenizer, loaded.eos_ids, context, settings.rows)
+        limits = Limits(context, settings.rows, settings.cache_tokens)
+        self.completer = Completer(self.decoder, self.prompts, loaded.tokenizer, loaded.eos_ids, limits)
         self._vocabulary = int(loaded.model.get_input_embeddings().weight.shape[0])
         self.canary: Canary | None = run_canary(_Inspection(self), self.weights.master) if settings.canary else None
 

@@ -16,7 +16,7 @@ from coevo.errors import UserError
 from coevo.sandbox import Limits
 
 HoleKind: TypeAlias = Literal["expression", "function"]
-_MAX_NEW_TOKENS: dict[HoleKind, int] = {"expression": 32, "function": 768}
+_MAX_NEW_TOKENS: dict[HoleKind, int] = {"expression": 24, "function": 768}
 
 
 class _Strict(pydantic.BaseModel):
@@ -140,7 +140,7 @@ class Problem:
         if not self.file.is_file():
             raise UserError(
                 f"no problem in {str(folder)!r}: expected a folder with problem.toml, evaluate.py and a template; "
-                "coevo new problem NAME writes one"
+                "docs/problems.md shows a whole one"
             )
         self.table = _read(self.file)
 

@@ -90,6 +90,15 @@ class HeuristicTask:
                 f"{seed.status}: {seed.message}"
             )
 
+    def describe(self) -> Mapping[str, str]:
+        """How far candidates are shut in, once the sandbox has started."""
+        with self._lock:
+            evaluators = list(self._evaluators.values())
+        if not evaluators:
+            return {}
+        lacking = [name for name, holds in evaluators[0].isolation.items() if not holds]
+        return {"sandbox": "fully isolated" if not lacking else f"WEAKER: no isolation of {', '.join(lacking)}"}
+
     def close(self) -> None:
         """End every sandbox."""
         with self._lock:

@@ -125,9 +125,7 @@ def test_a_run_that_is_going_cannot_be_resumed_a_second_time(place):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_ends_cleanly_and_says_how_to_go_on(place, number):
     name = f"stopped-{number}"
-    process = subprocess.Popen(
-        command(*run_arguments(name, 0.05)), cwd=place, stderr=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen(command(*run_arguments(name, 0.05)), cwd=place, stderr=subprocess.PIPE, text=True)
     folder = RunFolder(place / "runs" / name)
     wait_for(lambda: folder.chunk_file(0, 1).exists())
     process.send_signal(number)

@@ -23,7 +23,7 @@ def test_the_expression_prompt_is_short_and_names_all_that_may_be_used(expressio
     assert len(prompt) < 1200
     for name, meaning in brief.arguments:
         assert f"{name}: {meaning}" in prompt
-    assert (brief.hole, brief.prefill, brief.stop, brief.max_new_tokens) == ("expression", "score =", ("\n", "#"), 32)
+    assert (brief.hole, brief.prefill, brief.stop, brief.max_new_tokens) == ("expression", "score =", ("\n", "#"), 24)
     assert not brief.prefill.endswith((" ", "\n"))
 
 

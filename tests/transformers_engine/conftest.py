@@ -1,10 +1,12 @@
 import asyncio
+import os
 
 import pytest
 
 from coevo.records import Request, Sampling
 from tests.tiny_llama import save_tiny_llama
 
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the engine does, but torch is imported here already
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 

@@ -8,7 +8,7 @@ from coevo.canary import MEMBER, run_canary, wrong_tensors
 from coevo.errors import CheckFailedError
 from coevo.weights import kernels, noise
 from coevo.weights.master import Master
-from coevo.weights.selection import select
+from coevo.weights.selection import select, with_scales
 
 PACKED = ("model.layers.0.mlp.up_proj.weight", "model.layers.1.self_attn.q_proj.weight")
 
@@ -97,6 +97,11 @@ def test_tensors_that_may_idle_are_listed_as_unproved(master):
     engine = FakeEngine(master, hides=PACKED, ignores=PACKED[:1])
     found = run_canary(engine, master, may_be_idle=lambda name: "up_proj" in name)
     assert (found.reached, found.unproved) == (1, PACKED[:1])
+
+
+def test_frozen_tensors_that_cannot_be_read_back_have_nothing_to_prove(tiny):
+    master = Master(with_scales(select(tiny), [(PACKED[0], 0.0), (PACKED[1], 3.0)]), tiny)
+    assert run_canary(FakeEngine(master, hides=PACKED), master).reached == 1
 
 
 def test_restoring_by_subtraction_is_refused(master):

@@ -76,6 +76,19 @@ def test_more_requests_than_rows_are_answered_in_order(new_engine):
     assert answers[0] == answers[4] == answers[8]
 
 
+def test_batches_keep_within_the_cache(new_engine, monkeypatch):
+    engine = new_engine(rows=8, cache_tokens=200)
+    decoder, sizes = engine._session.decoder, []
+    real = decoder.generate
+    monkeypatch.setattr(
+        decoder, "generate", lambda prompts, most, step: (sizes.append((len(prompts), most)), real(prompts, most, step))
+    )
+    requests = [ask("a" * n, temperature=0.0, max_new_tokens=4) for n in (1, 1, 1, 60, 60, 300)]
+    answers = complete(engine, requests)
+    assert sizes == [(3, 4), (2, 4), (1, 4)]
+    assert [len(a.completion_ids) for a in answers] == [4] * 6
+
+
 def test_logprobs_are_those_of_the_unfiltered_model(shared_engine):
     request = ask("hello", seed=1, max_new_tokens=5, logprobs=True, temperature=0.5, top_k=3)
     answer = complete(shared_engine, [request, ask("other")])[0]
@@ -185,6 +198,36 @@ def test_the_event_loop_stays_free_while_the_model_works(new_engine):
         return ticks
 
     assert asyncio.run(run()) > 3
+
+
+def test_cancelling_one_of_several_requests_leaves_the_others(new_engine):
+    """Agents of one policy wait in turn; one that gives up must not interrupt whoever is being served."""
+    engine = new_engine()
+
+    async def run():
+        async with engine.lease(None) as policy:
+            first = asyncio.create_task(policy.complete([ask("x", seed=1, max_new_tokens=300)]))
+            waiting = asyncio.create_task(policy.complete([ask("y", seed=2)]))
+            await asyncio.sleep(0.01)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            return await first
+
+    assert asyncio.run(run())[0].completion_ids
+
+
+def test_one_engine_serves_several_event_loops(new_engine):
+    engine = new_engine()
+
+    async def both():
+        async def one():
+            async with engine.lease(None) as policy:
+                return await policy.complete([ask("x")])
+
+        return await asyncio.gather(one(), one())
+
+    assert asyncio.run(both()) == asyncio.run(both())
 
 
 def test_a_cancelled_request_stops_at_its_next_token_and_the_engine_goes_on(new_engine):

@@ -97,6 +97,6 @@ def test_chatml_and_its_ends_survive_the_conversion(tokenizer, engine):
     assert text.endswith("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n")
     assert tokenizer(text)["input_ids"][0] == tokenizer.convert_tokens_to_ids("<|im_start|>") == 1
     assert engine._session.completer._eos.tolist() == [2]
-    assert engine._session.completer.context_tokens == 8192
+    assert engine._session.completer.limits.context_tokens == 8192
     answer = complete(engine, [ask("Say only: yes", temperature=0.0, max_new_tokens=40)])[0]
     assert (answer.finish_reason, answer.completion_ids[-1]) == ("stop", 2)
