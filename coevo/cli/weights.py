@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import tempfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from coevo.errors import RunError, UserError
-from coevo.folder import RunFolder, why_not
+from coevo.errors import UserError
+from coevo.folder import RunFolder
 from coevo.journal import History
 from coevo.records import Json
-from coevo.registry import did_you_mean
 from coevo.replay import base_of, master_of, position, replay
-
-DTYPES = ("float32", "bfloat16", "float16")
-NOTE = "coevo-export.json"
-"""The file in an exported folder that says which run's weights these are."""
 
 
 def silent(line: str) -> None:
@@ -89,50 +80,9 @@ def export_run(folder: RunFolder, out: Path, dtype: str | None, at: str) -> dict
         UserError: `out` is taken or cannot be made, or `dtype` is unknown.
         CheckFailedError: the rebuilt weights are not those of the journal.
     """
-    if dtype is not None and dtype not in DTYPES:
-        raise UserError(f"--dtype got {dtype!r}{did_you_mean(dtype, DTYPES)}")
-    check_out(out)
-    with rebuilt(folder, at, silent) as (master, found), scratch(out) as temporary:
-        from coevo.cli.checkpoint import write_model
+    from coevo.checkpoint import check_target, export_model
 
-        written = write_model(master, base_of(folder), temporary, cast(Any, dtype))
-        record = {**found, "dtype": written, "tensors": len(master.selection.tensors)}
-        (temporary / NOTE).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-        # A rename replaces an empty folder and nothing else.
-        temporary.replace(out)
+    check_target(out, dtype)
+    with rebuilt(folder, at, silent) as (master, found):
+        record = export_model(master, base_of(folder), out, dtype, found)
     return {**record, "out": str(out)}
-
-
-def check_out(out: Path) -> None:
-    """Refuse a place where the folder cannot be made.
-
-    Raises:
-        UserError: it is a file, holds something, or is below a file or a folder that cannot be written.
-    """
-    try:
-        taken = out.is_dir() and any(out.iterdir())
-    except OSError as error:
-        raise UserError(f"--out {str(out)!r} cannot be read: {error.strerror}") from None
-    if taken:
-        raise UserError(f"--out {str(out)!r} is not empty; give a folder that does not exist")
-    if os.path.lexists(out) and not out.is_dir():
-        raise UserError(f"--out {str(out)!r} is a file; give a folder that does not exist")
-    if reason := why_not(out):
-        raise UserError(f"--out {str(out)!r} cannot be made: {reason}")
-
-
-@contextmanager
-def scratch(out: Path) -> Generator[Path]:
-    """A temporary folder beside `out`, gone at the end unless it was renamed."""
-    try:
-        out.absolute().parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.absolute().parent))
-    except OSError as error:
-        raise UserError(f"--out {str(out)!r} cannot be made: {error.strerror}") from None
-    temporary.chmod(0o755)  # mkdtemp's is for the owner alone; a model folder is an ordinary one
-    try:
-        yield temporary
-    except OSError as error:
-        raise RunError(f"export to {str(out)!r} failed: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)

@@ -46,7 +46,9 @@ class Decoder:
     Attributes:
         shares: Whether prompts may share a prefilled beginning and the cache grows in place: needs plain
             attention, where a masked slot between two tokens changes nothing.
-        ready_masks: Whether decode steps get a ready (B, 1, 1, slots) mask; set after `agrees` was asked.
+        ready_masks: Whether decode steps get a ready (B, 1, 1, slots) mask.
+
+    Both are tried at start on two short prompts and given up where the model answers otherwise with them.
     """
 
     def __init__(self, model: Any, pad_id: int) -> None:
@@ -58,11 +60,10 @@ class Decoder:
         self._cache_name = "cache" if "cache" in accepted else "past_key_values"
         self._takes_kept = "logits_to_keep" in accepted
         self._takes_positions = "position_ids" in accepted
-        self.shares = is_plain(self._config) and self._takes_positions
-        self.ready_masks = False
-        sdpa = getattr(self._config, "_attn_implementation", "") == "sdpa"
-        if self.shares and sdpa and self.device.type == "cpu":
-            self.ready_masks = self._ready_masks_agree()
+        self.shares = self.ready_masks = False
+        if is_plain(self._config) and self._takes_positions:
+            sdpa = getattr(self._config, "_attn_implementation", "") == "sdpa"
+            self._try_shortcuts(ready=sdpa and self.device.type == "cpu")
 
     @torch.inference_mode()
     def generate(self, prompts: Sequence[Sequence[int]], most: int, step: Step) -> None:
@@ -92,12 +93,12 @@ class Decoder:
         first = state.logits[0].clone()
         return {"prefill": first, "decode": self._step(state, np.array([ids[0]]), 0)[0].clone()}
 
-    def _prefill(self, prompts: Sequence[Sequence[int]], most: int) -> _Prefilled:
+    def _prefill(self, prompts: Sequence[Sequence[int]], most: int, least: int = LEAST_SHARED) -> _Prefilled:
         unique = list(dict.fromkeys(tuple(prompt) for prompt in prompts))
         place = {prompt: i for i, prompt in enumerate(unique)}
         own = torch.tensor([place[tuple(prompt)] for prompt in prompts], device=self.device)  # (B,)
         shared = common_start(unique) if self.shares else 0
-        if shared * (len(unique) - 1) < LEAST_SHARED:
+        if shared * (len(unique) - 1) < least:
             shared = 0
         longest = max(len(prompt) for prompt in unique)
         cache = self._new_cache(longest + most)
@@ -155,15 +156,29 @@ class Decoder:
     def _new_cache(self, capacity: int) -> Any:
         return growing_cache(self._config, capacity) if self.shares else DynamicCache(config=self._config)
 
+    def _try_shortcuts(self, *, ready: bool) -> None:
+        """Keep the shortcuts with which the model says what it says without them."""
+        start = list(range(1, 9))
+        prompts = [[*start, 9], [*start, 10, 11, 12]]
+        plain = [self._tried([prompt], shares=False, ready=False) for prompt in prompts]
+        if any(logits is None for logits in plain):
+            return
+        expected = torch.cat([logits for logits in plain if logits is not None])
+        for with_masks in (True, False) if ready else (False,):
+            found = self._tried(prompts, shares=True, ready=with_masks)
+            if found is not None and (found - expected).abs().max() <= 0.05 * expected.abs().max():
+                return
+        self.shares = self.ready_masks = False
+
     @torch.inference_mode()
-    def _ready_masks_agree(self) -> bool:
-        """Whether this model takes a ready mask for what it is; asked once, of two short padded rows."""
-        with_mask: list[torch.Tensor] = []
-        for ready in (False, True):
-            self.ready_masks = ready
-            state = self._prefill([[1, 2, 3, 4], [2, 3]], 1)
-            with_mask.append(self._step(state, np.array([1, 2]), 0).float())
-        return torch.allclose(with_mask[0], with_mask[1], rtol=1e-2, atol=1e-2)
+    def _tried(self, prompts: Sequence[Sequence[int]], *, shares: bool, ready: bool) -> torch.Tensor | None:
+        """Logits (B, V) after one decode step, or None if the model fails; leaves the shortcuts as tried."""
+        self.shares, self.ready_masks = shares, ready
+        try:
+            state = self._prefill(prompts, 1, least=1)
+            return self._step(state, np.full(len(prompts), 5), 0).float()
+        except Exception:  # noqa: BLE001 - a model may fail in any way on what it was not made for
+            return None
 
 
 def common_start(prompts: Sequence[Sequence[int]]) -> int:

@@ -180,10 +180,10 @@ class TransformersEngine:
         Raises:
             UserError: the folder is in use, or the format unknown.
         """
-        from coevo_transformers.exporting import export
+        from coevo.checkpoint import export_model
 
         session = self._session
-        self._here(lambda: export(session.weights.master, session.folder, Path(path), dtype))
+        self._here(lambda: export_model(session.weights.master, session.folder, Path(path), dtype))
 
     def save_anchor(self, path: Path) -> None:
         """Write the fp32 master."""

@@ -167,12 +167,12 @@ def test_export_below_a_file_is_refused_before_the_weights_are_rebuilt(coevo, sm
     monkeypatch.setattr("coevo.cli.weights.master_of", _started)
     code, out, said = coevo("export", "a", "--out", "FILE/x")
     assert (code, out) == (2, "")
-    assert said == f"coevo: --out 'FILE/x' cannot be made: {str(Path('FILE').absolute())!r} is a file\n"
+    assert said == f"coevo: cannot export to 'FILE/x': it cannot be made: {str(Path('FILE').absolute())!r} is a file\n"
     assert coevo("export", "a", "--out", "FILE")[2] == (
-        "coevo: --out 'FILE' is a file; give a folder that does not exist\n"
+        "coevo: cannot export to 'FILE': it is a file; give a folder that does not exist\n"
     )
     assert coevo("export", "a", "--out", "x", "--dtype", "float8")[2] == (
-        "coevo: --dtype got 'float8'; did you mean 'float32'?\n"
+        "coevo: cannot export as 'float8'; did you mean 'float32'?\n"
     )
     assert "expected 'best', 'last' or a generation" in coevo("replay", "a", "--at", "9")[2]
 

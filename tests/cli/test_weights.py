@@ -99,7 +99,7 @@ def test_an_export_that_fails_leaves_nothing(coevo, run, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("coevo.cli.checkpoint.write_safetensors", full)
+    monkeypatch.setattr("coevo.checkpoint.write_safetensors", full)
     code, _, said = coevo("export", run, "--out", "new")
     assert (code, said) == (1, "coevo: export to 'new' failed: No space left on device\n")
     assert not [p for p in Path().iterdir() if "new" in p.name]
@@ -112,7 +112,7 @@ def test_a_folder_with_something_in_it_is_refused(coevo, run):
     assert coevo("export", run, "--out", "full") == (
         2,
         "",
-        "coevo: --out 'full' is not empty; give a folder that does not exist\n",
+        "coevo: cannot export to 'full': it is not empty; give a folder that does not exist\n",
     )
     assert coevo("export", run, "--out", "empty")[0] == 0
 
@@ -128,7 +128,7 @@ def test_an_exported_tiny_llama_loads_and_differs_as_the_master_says(tmp_path):
     transformers = pytest.importorskip("transformers")
     from tiny_llama import save_tiny_llama
 
-    from coevo.cli.checkpoint import write_model
+    from coevo.checkpoint import write_model
     from coevo.weights.master import Master
     from coevo.weights.selection import LoadedTensor, select
 

@@ -1,6 +1,7 @@
 """The decoding loop against transformers' own generate, and against itself without its shortcuts."""
 
 import asyncio
+import functools
 import time
 
 import numpy as np
@@ -158,6 +159,32 @@ def test_a_cache_that_grows_in_place_holds_what_transformers_holds(shared_engine
         assert a.get_seq_length() == b.get_seq_length() == 4
         assert torch.equal(a.keys, b.keys)
         assert torch.equal(a.values, b.values)
+
+
+def test_shortcuts_that_a_model_does_not_take_are_given_up(shared_engine, monkeypatch):
+    model = shared_engine._session.decoder.model
+    real = type(model).forward
+    decoder = Decoder(model, 0)
+    assert (decoder.shares, decoder.ready_masks) == (True, True)
+
+    @functools.wraps(real)
+    def picky(self, *args, attention_mask, **kwargs):
+        assert attention_mask.dim() == 2, "takes no ready masks"
+        return real(self, *args, attention_mask=attention_mask, **kwargs)
+
+    monkeypatch.setattr(type(model), "forward", picky)
+    decoder = Decoder(model, 0)
+    assert (decoder.shares, decoder.ready_masks) == (True, False)
+
+    @functools.wraps(real)
+    def counting(self, *args, attention_mask, **kwargs):
+        out = real(self, *args, attention_mask=attention_mask, **kwargs)
+        out.logits[..., 0] += attention_mask.shape[-1] * 100  # looks at slots instead of positions
+        return out
+
+    monkeypatch.setattr(type(model), "forward", counting)
+    decoder = Decoder(model, 0)
+    assert (decoder.shares, decoder.ready_masks) == (False, False)
 
 
 def test_models_with_a_sliding_window_are_not_given_masks_with_holes(tmp_path):

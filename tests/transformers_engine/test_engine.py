@@ -244,7 +244,7 @@ def test_an_export_is_a_folder_that_transformers_loads(new_engine, tmp_path, dty
 
 def test_an_export_does_not_overwrite(shared_engine, tmp_path):
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(UserError, match="exists already; expected a new or empty folder"):
+    with pytest.raises(UserError, match="it is not empty; give a folder that does not exist"):
         shared_engine.export(tmp_path)
     with pytest.raises(UserError, match="cannot export as 'int4'"):
         shared_engine.export(tmp_path / "new", "int4")

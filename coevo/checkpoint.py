@@ -10,16 +10,21 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from coevo.models import NOTE
+from coevo.errors import RunError, UserError
+from coevo.folder import why_not
+from coevo.models import NOTE as MODEL_NOTE
 from coevo.records import Json
-from coevo.weights.dtypes import TO_SAFETENSORS, DType, held_as
+from coevo.registry import did_you_mean
+from coevo.weights.dtypes import DTYPES, TO_SAFETENSORS, DType, held_as
 from coevo.weights.stored import INDEX, StoredTensor, open_checkpoint, read_json
 
 if TYPE_CHECKING:
@@ -28,6 +33,8 @@ if TYPE_CHECKING:
 
 _WEIGHTS = {".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx", ".tflite"}
 _ALIGNMENT = 8
+NOTE = "coevo-export.json"
+"""The file in an exported folder that says which run's weights these are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +45,47 @@ class Piece:
     shape: tuple[int, ...]
     size: int
     make: Callable[[], memoryview]
+
+
+def export_model(
+    master: Master, base: Path, out: Path, dtype: str | None = None, note: Mapping[str, Json] | None = None
+) -> dict[str, Json]:
+    """Write the master's centre as a model folder; nothing is left at `out` unless all of it is.
+
+    Args:
+        master: the weights.
+        base: the model folder that they were selected from.
+        out: a folder that does not exist, or is empty.
+        dtype: of the selected tensors; None is what the base stores each of them in.
+        note: what to write down beside the weights of where they come from.
+
+    Returns:
+        `note` with `dtype` (the formats written) and `tensors` (how many were selected).
+
+    Raises:
+        UserError: `out` is taken or cannot be made, or `dtype` is unknown.
+        RunError: the disk is full, or the like.
+    """
+    check_target(out, dtype)
+    with _scratch(out) as temporary:
+        written = write_model(master, base, temporary, cast("DType | None", dtype))
+        record: dict[str, Json] = {**(note or {}), "dtype": written, "tensors": len(master.selection.tensors)}
+        if note is not None:
+            _write_json(temporary / NOTE, record)
+        # A rename replaces an empty folder and nothing else.
+        temporary.replace(out)
+    return record
+
+
+def check_target(out: Path, dtype: str | None) -> None:
+    """Refuse an unknown format, and a place where the folder cannot be made.
+
+    Raises:
+        UserError: which.
+    """
+    if dtype is not None and dtype not in DTYPES:
+        raise UserError(f"cannot export as {dtype!r}{did_you_mean(dtype, DTYPES)}")
+    _check_place(out)
 
 
 def write_model(master: Master, base: Path, out: Path, dtype: DType | None = None) -> str:
@@ -116,7 +164,7 @@ def write_safetensors(path: Path, pieces: Mapping[str, Piece]) -> None:
 def _copy_rest(base: Path, out: Path) -> None:
     """Everything beside the weights; not coevo's note, which is about the base's own."""
     for path in sorted(base.iterdir()):
-        if path.is_file() and path.suffix not in _WEIGHTS and path.name not in (INDEX, NOTE):
+        if path.is_file() and path.suffix not in _WEIGHTS and path.name not in (INDEX, MODEL_NOTE, NOTE):
             shutil.copyfile(path, out / path.name)
 
 
@@ -134,3 +182,38 @@ def _with_dtype(config: Mapping[str, object], dtype: DType) -> dict[str, object]
 
 def _write_json(path: Path, value: Mapping[str, Json]) -> None:
     path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _check_place(out: Path) -> None:
+    """Refuse a place where the folder cannot be made.
+
+    Raises:
+        UserError: it is a file, holds something, or is below a file or a folder that cannot be written.
+    """
+    try:
+        taken = out.is_dir() and any(out.iterdir())
+    except OSError as error:
+        raise UserError(f"cannot export to {str(out)!r}: it cannot be read: {error.strerror}") from None
+    if taken:
+        raise UserError(f"cannot export to {str(out)!r}: it is not empty; give a folder that does not exist")
+    if os.path.lexists(out) and not out.is_dir():
+        raise UserError(f"cannot export to {str(out)!r}: it is a file; give a folder that does not exist")
+    if reason := why_not(out):
+        raise UserError(f"cannot export to {str(out)!r}: it cannot be made: {reason}")
+
+
+@contextmanager
+def _scratch(out: Path) -> Generator[Path]:
+    """A temporary folder beside `out`, gone at the end unless it was renamed."""
+    try:
+        out.absolute().parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.absolute().parent))
+    except OSError as error:
+        raise UserError(f"cannot export to {str(out)!r}: it cannot be made: {error.strerror}") from None
+    temporary.chmod(0o755)  # mkdtemp's is for the owner alone; a model folder is an ordinary one
+    try:
+        yield temporary
+    except OSError as error:
+        raise RunError(f"export to {str(out)!r} failed: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
