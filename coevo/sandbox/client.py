@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from coevo.sandbox.connection import Connection, Reply
 from coevo.sandbox.limits import Limits
 
 _PATIENCE_SECONDS = 60.0
+_PAUSES_SECONDS = (0.1, 0.3, 1.0, 3.0, 10.0, 15.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,8 @@ class Sandbox:
     def run(self, source: str) -> Outcome:
         """Run one candidate and wait for its end.
 
-        A zygote that dies meanwhile is started again, once; then the candidate is to blame.
+        A zygote that dies meanwhile is started again, once; then the candidate is to blame. Where the system has no
+        process to give at the moment, it is asked again for about half a minute.
 
         Raises:
             RunError: the sandbox itself failed.
@@ -131,11 +134,23 @@ class Sandbox:
         """
         data = source.encode(errors="surrogatepass")
         with self._slots:
-            for _ in range(2):
-                reply = self._alive().judge(data, self.limits.wall + _PATIENCE_SECONDS)
-                if reply is not None:
+            for pause in (*_PAUSES_SECONDS, None):
+                reply = self._judged(data)
+                if reply is None:
+                    return Outcome("exception", None, "the sandbox died twice while this ran", "", 0.0, 0.0)
+                if "broken" not in reply[0]:
                     return self._outcome(reply)
-        return Outcome("exception", None, "the sandbox died twice while this ran", "", 0.0, 0.0)
+                if pause is None:
+                    raise RunError(f"the sandbox could not confine a candidate: {reply[0]['broken']}")
+                time.sleep(pause)
+        raise AssertionError("unreachable")
+
+    def _judged(self, data: bytes) -> Reply | None:
+        for _ in range(2):
+            reply = self._alive().judge(data, self.limits.wall + _PATIENCE_SECONDS)
+            if reply is not None:
+                return reply
+        return None
 
     def _alive(self) -> Connection:
         with self._changing:
@@ -148,8 +163,6 @@ class Sandbox:
 
     def _outcome(self, reply: Reply) -> Outcome:
         header, payload = reply
-        if "broken" in header:
-            raise RunError(f"the sandbox could not confine a candidate: {header['broken']}")
         claim, output = payload[: header["result"]], payload[header["result"] :].decode(errors="replace")
         status, value, message = judge(header, claim, self.limits)
         return Outcome(status, value, message, output, float(header["cpu_seconds"]), float(header["wall_seconds"]))

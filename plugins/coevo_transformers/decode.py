@@ -22,10 +22,13 @@ import torch
 from numpy.typing import NDArray
 from transformers import DynamicCache
 
+from coevo.errors import UserError
 from coevo_transformers.cache import growing_cache, is_plain
 
 LEAST_SHARED = 64
 """A shared beginning must spare so many tokens; below that its own forward costs more."""
+
+_NEXT = 5
 
 Step = Callable[[torch.Tensor, NDArray[np.int64], int], "tuple[NDArray[np.int64], NDArray[np.bool_]]"]
 """(logits (n, V), rows (n,), step) → (next tokens (n,), which rows go on (n,))."""
@@ -48,7 +51,8 @@ class Decoder:
             attention, where a masked slot between two tokens changes nothing.
         ready_masks: Whether decode steps get a ready (B, 1, 1, slots) mask.
 
-    Both are tried at start on two short prompts and given up where the model answers otherwise with them.
+    Both are tried at start on two short prompts and given up where the model answers otherwise with them. A model
+    that does not answer the same in a padded batch with a cache as without either is refused.
     """
 
     def __init__(self, model: Any, pad_id: int) -> None:
@@ -60,10 +64,9 @@ class Decoder:
         self._cache_name = "cache" if "cache" in accepted else "past_key_values"
         self._takes_kept = "logits_to_keep" in accepted
         self._takes_positions = "position_ids" in accepted
+        sdpa = getattr(self._config, "_attn_implementation", "") == "sdpa"
         self.shares = self.ready_masks = False
-        if is_plain(self._config) and self._takes_positions:
-            sdpa = getattr(self._config, "_attn_implementation", "") == "sdpa"
-            self._try_shortcuts(ready=sdpa and self.device.type == "cpu")
+        self._try(shares=is_plain(self._config) and self._takes_positions, ready=sdpa and self.device.type == "cpu")
 
     @torch.inference_mode()
     def generate(self, prompts: Sequence[Sequence[int]], most: int, step: Step) -> None:
@@ -156,18 +159,20 @@ class Decoder:
     def _new_cache(self, capacity: int) -> Any:
         return growing_cache(self._config, capacity) if self.shares else DynamicCache(config=self._config)
 
-    def _try_shortcuts(self, *, ready: bool) -> None:
-        """Keep the shortcuts with which the model says what it says without them."""
+    def _try(self, *, shares: bool, ready: bool) -> None:
+        """Compare a step from the cache with a forward of everything, and keep the shortcuts that agree too."""
         start = list(range(1, 9))
         prompts = [[*start, 9], [*start, 10, 11, 12]]
-        plain = [self._tried([prompt], shares=False, ready=False) for prompt in prompts]
-        if any(logits is None for logits in plain):
-            return
-        expected = torch.cat([logits for logits in plain if logits is not None])
-        for with_masks in (True, False) if ready else (False,):
-            found = self._tried(prompts, shares=True, ready=with_masks)
-            if found is not None and (found - expected).abs().max() <= 0.05 * expected.abs().max():
-                return
+        whole = torch.cat([self._prefill([[*prompt, _NEXT]], 1).logits.float() for prompt in prompts])
+        if not _close(self._tried(prompts, shares=False, ready=False), whole):
+            raise UserError(
+                f"{type(self.model).__name__} does not continue a padded batch from its cache as it continues each "
+                "text alone; expected a text model of plain attention"
+            )
+        if shares:
+            for with_masks in (True, False) if ready else (False,):
+                if _close(self._tried(prompts, shares=True, ready=with_masks), whole):
+                    return
         self.shares = self.ready_masks = False
 
     @torch.inference_mode()
@@ -176,9 +181,14 @@ class Decoder:
         self.shares, self.ready_masks = shares, ready
         try:
             state = self._prefill(prompts, 1, least=1)
-            return self._step(state, np.full(len(prompts), 5), 0).float()
+            return self._step(state, np.full(len(prompts), _NEXT), 0).float()
         except Exception:  # noqa: BLE001 - a model may fail in any way on what it was not made for
             return None
+
+
+def _close(found: torch.Tensor | None, expected: torch.Tensor) -> bool:
+    """Equal up to what other shapes do to 16-bit arithmetic; a mistake in mask or position does far more."""
+    return found is not None and bool((found - expected).abs().max() <= 0.05 * expected.abs().max())
 
 
 def common_start(prompts: Sequence[Sequence[int]]) -> int:

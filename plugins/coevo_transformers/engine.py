@@ -51,7 +51,7 @@ class TransformersEngine:
         threads: Annotated[int, Field(ge=0)] = 0,
         rows: Annotated[int, Field(ge=1)] = 32,
         cache_tokens: Annotated[int, Field(ge=1)] = 65_536,
-        attention: Literal["sdpa", "eager"] = "sdpa",
+        attention: Literal["auto", "sdpa", "eager"] = "auto",
         context: Annotated[int, Field(ge=0)] = 0,
         enable_thinking: bool | None = None,
         chat_options: dict[str, Any] | None = None,
@@ -69,7 +69,7 @@ class TransformersEngine:
             rows: how many requests are decoded together at most.
             cache_tokens: how many prompt and answer tokens they may have in all: bounds the memory of the
                 key/value cache. One request is always let through.
-            attention: how transformers computes attention.
+            attention: how transformers computes it; `auto` is sdpa where the model has it.
             context: longest prompt plus answer in tokens; 0 takes the model's own.
             enable_thinking: given to chat templates that know it.
             chat_options: further arguments of the chat template, for every request.

@@ -95,7 +95,7 @@ def load(folder: Path, dtype: str, device: torch.device, attention: str) -> Load
             model: Any = library.AutoModelForCausalLM.from_pretrained(
                 folder,
                 dtype=getattr(torch, dtype),
-                attn_implementation=attention,
+                attn_implementation=None if attention == "auto" else attention,
                 local_files_only=True,
                 trust_remote_code=False,
             )

@@ -164,3 +164,25 @@ def test_a_coefficient_changed_by_one_float32_ulp_is_found_by_the_weights_themse
     assert done.returncode == 1
     assert f"batch {victim['batch']} of generation {victim['generation']}" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("damage", ["no", "the newest anchor is damaged", "all anchors are damaged"])
+def test_a_run_goes_on_from_its_anchors_and_passes_over_damaged_ones(place, whole, damage):
+    name = f"anchored-{damage.count(' ')}"
+    arguments = [*run_arguments(name), "--set", "anchor_seconds=1e-9"]
+    assert call(place, *arguments).returncode == 0
+    folder = RunFolder(place / "runs" / name)
+    lines = folder.journal.path.read_text().splitlines(keepends=True)
+    folder.journal.path.write_text("".join(lines[:5]))  # base and four batches
+    for number in range(2):
+        folder.chunk_file(2, number).unlink()
+    digests = [json.loads(line)["digest"] for line in lines[:5]]
+    anchors = [folder.path / "anchors" / f"{digest}.safetensors" for digest in (digests[2], digests[4])]
+    assert all(anchor.exists() for anchor in anchors)
+    for anchor in {"no": [], "the newest anchor is damaged": anchors[1:]}.get(damage, anchors):
+        data = bytearray(anchor.read_bytes())
+        data[-5] ^= 1
+        anchor.write_bytes(bytes(data))
+    resumed = call(place, "resume", name)
+    assert resumed.returncode == 0, resumed.stderr
+    assert committed(folder) == committed(whole)

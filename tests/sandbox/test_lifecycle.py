@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from coevo.errors import UserError
+from coevo.errors import RunError, UserError
 from coevo.sandbox import Evaluator, Limits, Sandbox
 
 from .conftest import LIMITS, NEAREST, linux, sandbox_processes
@@ -326,3 +326,35 @@ def test_a_sandbox_outlives_the_thread_that_started_it(toy: Path) -> None:
         assert sandboxes[0].run("def f(n): return n").status == "ok"
     finally:
         sandboxes[0].close()
+
+
+class Reluctant:
+    """A connection to a zygote that says first that the system has no process to give."""
+
+    def __init__(self, inner, refusals: int) -> None:
+        self.inner, self.refusals, self.dead = inner, refusals, False
+
+    def judge(self, source: bytes, patience: float):
+        if self.refusals:
+            self.refusals -= 1
+            return {"broken": "no process for a candidate: [Errno 11] Resource temporarily unavailable"}, b""
+        return self.inner.judge(source, patience)
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+def test_a_system_without_a_free_process_is_asked_again(toy: Path) -> None:
+    with Sandbox(toy, "train", entry="f", limits=LIMITS, workers=1) as sandbox:
+        sandbox._zygote = Reluctant(sandbox._zygote, 2)  # type: ignore[assignment]
+        assert sandbox.run("def f(n): return n").value == [0, 1]
+
+
+def test_a_system_that_never_has_a_process_fails_the_run_and_not_the_candidate(
+    toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coevo.sandbox.client._PAUSES_SECONDS", (0.01,))
+    with Sandbox(toy, "train", entry="f", limits=LIMITS, workers=1) as sandbox:
+        sandbox._zygote = Reluctant(sandbox._zygote, 9)  # type: ignore[assignment]
+        with pytest.raises(RunError, match="could not confine a candidate: no process"):
+            sandbox.run("def f(n): return n")

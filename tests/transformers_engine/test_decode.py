@@ -10,6 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coevo.errors import UserError
 from coevo_transformers.cache import growing_cache, is_plain
 from coevo_transformers.decode import Decoder, common_start
 from tests.transformers_engine.conftest import ask, complete
@@ -44,6 +45,15 @@ def test_a_padded_batch_with_a_shared_beginning_equals_single_prompts(shared_eng
     together = complete(shared_engine, requests)
     assert [c.completion_ids for c in together] == [
         complete(shared_engine, [request])[0].completion_ids for request in requests
+    ]
+
+
+def test_eager_attention_says_the_same(new_engine, shared_engine):
+    requests = [ask(text, temperature=0.0, max_new_tokens=12) for text in TEXTS]
+    engine = new_engine(attention="eager")
+    assert not engine._session.decoder.ready_masks
+    assert [c.completion_ids for c in complete(engine, requests)] == [
+        c.completion_ids for c in complete(shared_engine, requests)
     ]
 
 
@@ -179,12 +189,25 @@ def test_shortcuts_that_a_model_does_not_take_are_given_up(shared_engine, monkey
     @functools.wraps(real)
     def counting(self, *args, attention_mask, **kwargs):
         out = real(self, *args, attention_mask=attention_mask, **kwargs)
-        out.logits[..., 0] += attention_mask.shape[-1] * 100  # looks at slots instead of positions
+        out.logits[..., 0] += (attention_mask[:, 8] == 0).sum() * 100  # no hole may be after the first tokens
         return out
 
     monkeypatch.setattr(type(model), "forward", counting)
     decoder = Decoder(model, 0)
     assert (decoder.shares, decoder.ready_masks) == (False, False)
+
+
+def test_a_model_that_does_not_use_the_cache_is_refused(shared_engine, monkeypatch):
+    model = shared_engine._session.decoder.model
+    real = type(model).forward
+
+    @functools.wraps(real)
+    def forgetful(self, *args, attention_mask, position_ids=None, **kwargs):
+        return real(self, kwargs["input_ids"], use_cache=False)
+
+    monkeypatch.setattr(type(model), "forward", forgetful)
+    with pytest.raises(UserError, match="LlamaForCausalLM does not continue a padded batch"):
+        Decoder(model, 0)
 
 
 def test_models_with_a_sliding_window_are_not_given_masks_with_holes(tmp_path):
