@@ -21,7 +21,7 @@ test: $(VENV)/.tested model ## install what the tests need and run them (pytest 
 lint: $(VENV)/.tested ## style, types and layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.installed model ## the speed claims, measured on this machine
