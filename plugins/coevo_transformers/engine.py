@@ -141,13 +141,16 @@ class TransformersEngine:
         A cancelled caller waits until the thread is free of its work, which `stop` tells to hurry.
         """
         future = self._worker.submit(work)
+        waiting = asyncio.wrap_future(future)
         try:
-            return await asyncio.shield(asyncio.wrap_future(future))
+            return await asyncio.shield(waiting)
         except asyncio.CancelledError:
             if not future.cancel():
                 if stop is not None:
                     stop.set()
-                await asyncio.wait([asyncio.wrap_future(future)])
+                await asyncio.wait([waiting])
+                if not waiting.cancelled():
+                    waiting.exception()  # taken here: that it was told to stop is news to nobody
             raise
 
     def _here(self, work: Callable[[], T]) -> T:
