@@ -9,14 +9,14 @@ import signal
 import sys
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
 
 from coevo import discovery
 from coevo.assembly import check_model, check_needs, make_updaters, run_path, sampling_of, table_names, validate
 from coevo.config import RunConfig, build, plugin_files
 from coevo.discovery import Plugins, Registries
-from coevo.errors import RunInterrupted, UserError
+from coevo.errors import RunError, RunInterrupted, UserError
 from coevo.evolve import Loop
 from coevo.folder import RunFolder, RunStore, check_free
 from coevo.interfaces import Engine, Task
@@ -47,11 +47,10 @@ def run(config: RunConfig | Mapping[str, Json] | None = None, plugins: Plugins |
     if not isinstance(config, RunConfig):
         config = build(config or {}, table_names(registries))
     validate(config, registries)
-    path = run_path(config)
-    check_free(path)
-    config = config.model_copy(update={"name": path.name, "runs": str(path.parent)})
+    check_free(run_path(config))
     with parts(config, registries) as (task, engine):
-        folder = RunFolder.create(path, config.to_toml_data())
+        config, folder = _claim(config)
+        path = folder.path
         try:
             with folder.lock():
                 _drive(config, plugins, registries, folder, task, engine, History())
@@ -61,6 +60,18 @@ def run(config: RunConfig | Mapping[str, Json] | None = None, plugins: Plugins |
                 shutil.rmtree(path)
             raise
     return summarize(folder)
+
+
+def _claim(config: RunConfig) -> tuple[RunConfig, RunFolder]:
+    """Make the run's folder; where nobody chose its name, another run that took it first is no obstacle."""
+    while True:
+        path = run_path(config)
+        named = config.model_copy(update={"name": path.name, "runs": str(path.parent)})
+        try:
+            return named, RunFolder.create(path, named.to_toml_data())
+        except UserError:
+            if config.name is not None or run_path(config) == path:
+                raise
 
 
 def resume(run_name: str, runs: str = "runs", plugins: Plugins | None = None, quiet: bool = False) -> dict[str, Json]:
@@ -181,6 +192,12 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     signal.raise_signal(signal.SIGINT)
 
 
+def _note_failure(store: RunStore, error: BaseException) -> None:
+    # On a full disk there is no room for the note either; the run then counts as interrupted.
+    with suppress(OSError):
+        store.stop("failed", " ".join(str(error).split())[:500])
+
+
 def _run_loop(loop: Loop, store: RunStore, observe: Observers, info: RunInfo, history: History) -> None:
     previous = signal.signal(signal.SIGTERM, _interrupt)
     failure: BaseException | None = None
@@ -192,9 +209,17 @@ def _run_loop(loop: Loop, store: RunStore, observe: Observers, info: RunInfo, hi
         store.stop("interrupted")
         failure = RunInterrupted(f"interrupted; go on with: coevo resume {store.folder.address}")
         raise failure from None
+    except OSError as error:
+        failure = RunError(f"writing failed: {error}; mend it, then go on with: coevo resume {store.folder.address}")
+        _note_failure(store, failure)
+        raise failure from error
+    except RunError as error:
+        failure = RunError(f"{error}; go on with: coevo resume {store.folder.address}")
+        _note_failure(store, error)
+        raise failure from error
     except BaseException as error:
         failure = error
-        store.stop("failed", " ".join(str(error).split())[:500])
+        _note_failure(store, error)
         raise
     finally:
         observe("run_finished", info=info, error=failure)

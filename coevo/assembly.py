@@ -13,7 +13,11 @@ from coevo.errors import UserError
 from coevo.interfaces import Brief, ContextUpdater, Engine, ParameterUpdater
 from coevo.models import resolve
 from coevo.records import Json, Sampling
+from coevo.registry import require
 from coevo.services import RunServices
+
+MOST_ANSWERS = 1_000_000
+"""Rollouts of one batch: a plan of more would not fit into memory."""
 
 
 def table_names(registries: Registries) -> list[str]:
@@ -84,7 +88,10 @@ def check_model(config: RunConfig, registries: Registries) -> None:
 def run_path(config: RunConfig) -> Path:
     """The folder of a new run; without a name the first free `<task>-<param>-<context>-<number>`."""
     runs = Path(config.runs)
-    if config.name:
+    if config.name is not None:
+        last = config.name.rstrip(os.sep).rpartition(os.sep)[2]
+        if last != last.strip() or last.startswith("-") or last in ("", ".", ".."):
+            raise UserError(f"--name got {config.name!r}: expected a name such as 'first', without spaces around it")
         return Path(config.name) if os.sep in config.name else runs / config.name
     task = Path(str(config.options[config.task]["folder"])).name if config.task == FOLDER_TASK else config.task
     number = 1
@@ -104,10 +111,17 @@ def make_updaters(
     parameters = registries.parameter_updaters.create(
         config.param, updater_options(config, registries), services=services, brief=brief
     )
+    require(parameters, ParameterUpdater, f"parameter updater {config.param!r}")
     services.batch_answers = parameters.population * parameters.answers
+    if services.batch_answers > MOST_ANSWERS:
+        raise UserError(
+            f"population {parameters.population} with {parameters.answers} answers a member makes "
+            f"{services.batch_answers:,} rollouts a batch; expected at most {MOST_ANSWERS:,}"
+        )
     contexts = registries.context_updaters.create(
         config.context, config.options.get(config.context, {}), services=services, brief=brief
     )
+    require(contexts, ContextUpdater, f"context updater {config.context!r}")
     services.planned = config.generations * int(getattr(contexts, "adapting_batches", 1))
     return parameters, contexts
 

@@ -3,10 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from typing import Any, cast
 
 from coevo.records import BatchReport, Best, Json, Provenance, Rollout, Step, Trajectory
+
+
+def dumps(value: Json, *, indent: int | None = None) -> str:
+    """`value` as JSON text that can be written as UTF-8, whatever a model said: a lone surrogate is escaped.
+
+    Raises:
+        ValueError: a number that is not finite.
+    """
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
+    return text if _is_utf8(text) else json.dumps(value, allow_nan=False, indent=indent)
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def to_json(record: object) -> dict[str, Json]:

@@ -94,7 +94,7 @@ def read_file(path: Path) -> dict[str, Json]:
         UserError: it is missing, not readable as text, or not TOML.
     """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (FileNotFoundError, NotADirectoryError):
         raise UserError(f"no configuration file {str(path)!r}; see the folder configs/ for examples") from None
     except OSError as error:

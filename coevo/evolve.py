@@ -16,7 +16,7 @@ from coevo.buffer import default_credit
 from coevo.errors import RunError, UserError
 from coevo.interfaces import Brief, ContextUpdater, Engine, Ledger, ParameterUpdater, Task
 from coevo.outcome import best_of, report_of
-from coevo.planning import Planner, Prepared
+from coevo.planning import Planner, Prepared, a_batch
 from coevo.records import EXCLUDED, Batch, BatchReport, Best, Buffer, GenerationReport, Rollout, Update
 from coevo.rollouts import Collector
 from coevo.services import RunServices
@@ -78,7 +78,7 @@ class Loop:
         for g in range(generation, self.generations):
             while True:
                 self.services.generation, self.services.batch = g, batch
-                asked = self.contexts.ask()
+                asked = a_batch(self.contexts.ask())
                 if asked is None:
                     break
                 members = tuple(self.parameters.ask(asked)) if asked.adapt else ()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from coevo.codec import to_json
+from coevo.codec import dumps, to_json
 from coevo.config import read_file, to_toml
 from coevo.errors import CheckFailedError, UserError
 from coevo.frames import ChunkFile
@@ -29,7 +30,7 @@ from coevo.registry import did_you_mean
 def write_atomic(path: Path, text: str) -> None:
     """Replace `path` by `text`, so that a kill leaves the old file or the new one."""
     temporary = path.with_name(path.name + ".new")
-    with temporary.open("w", encoding="utf-8") as file:
+    with temporary.open("w", encoding="utf-8", errors="backslashreplace") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
@@ -74,9 +75,13 @@ class RunFolder:
             raise UserError(
                 f"cannot make the run's folder {str(path)!r}: {error.strerror}; choose another with --runs"
             ) from None
-        for part in ("rollouts", "contexts", "best"):
-            (path / part).mkdir()
-        write_atomic(path / "config.toml", to_toml(config))
+        try:
+            for part in ("rollouts", "contexts", "best"):
+                (path / part).mkdir()
+            write_atomic(path / "config.toml", to_toml(config))
+        except OSError as error:
+            shutil.rmtree(path, ignore_errors=True)
+            raise UserError(f"cannot write in the run's folder {str(path)!r}: {error.strerror}") from None
         return cls(path)
 
     @classmethod
@@ -107,13 +112,16 @@ class RunFolder:
         """
         path = self.path / "run.json"
         try:
-            return cast(dict[str, Any], json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
-        except ValueError:
-            raise CheckFailedError(f"{str(path)!r} is no JSON; the run's folder is damaged") from None
+            info: Json = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        except (ValueError, RecursionError):
+            info = None
+        if not isinstance(info, dict):
+            raise CheckFailedError(f"{str(path)!r} holds no JSON object; the run's folder is damaged")
+        return cast(dict[str, Any], info)
 
     def write_info(self, info: Mapping[str, Json]) -> None:
         """Write `run.json`."""
-        write_atomic(self.path / "run.json", json.dumps(info, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+        write_atomic(self.path / "run.json", dumps(info, indent=1) + "\n")
 
     @contextmanager
     def lock(self) -> Generator[None]:
@@ -172,6 +180,8 @@ def check_free(path: Path) -> None:
             f"cannot make the run's folder {str(path)!r}: {error.strerror}; choose another with --name or --runs"
         ) from None
     else:
+        if not (path / "config.toml").is_file():
+            raise UserError(f"{str(path)!r} exists and is no run; choose another with --name or --runs")
         raise UserError(
             f"run {path.name!r} exists in {str(path.parent)!r}; "
             f"go on with: coevo resume {RunFolder(path).address}, or take another --name"
@@ -204,7 +214,7 @@ class RunStore:
 
     def open_chunks(self, generation: int, batch: int, asked: Batch) -> ChunkFile:
         """Write the batch's contexts, then open its chunks."""
-        lines = [json.dumps({"id": c.id, **to_json(c)}, ensure_ascii=False) for c in asked.contexts]
+        lines = [dumps({"id": c.id, **to_json(c)}) for c in asked.contexts]
         name = f"g{generation:04d}-b{batch:02d}.jsonl"
         write_atomic(self.folder.path / "contexts" / name, "\n".join(lines) + "\n")
         return ChunkFile(self.folder.chunk_file(generation, batch))
@@ -218,7 +228,7 @@ class RunStore:
         for name, text in self._best_files(rollout, header).items():
             write_atomic(self.folder.path / "best" / name, text)
         shown = {"answer": rollout.artifacts.get("answer", ""), **to_json(best)}
-        write_atomic(self.folder.path / "best" / "best.json", json.dumps(shown, indent=1, ensure_ascii=False) + "\n")
+        write_atomic(self.folder.path / "best" / "best.json", dumps(shown, indent=1) + "\n")
 
     def _best_files(self, rollout: Rollout, header: str) -> Mapping[str, str]:
         files = getattr(self.task, "best_files", None)

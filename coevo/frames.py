@@ -13,7 +13,7 @@ from pathlib import Path
 
 import zstandard
 
-from coevo.codec import rollout_from_json, to_json
+from coevo.codec import dumps, rollout_from_json, to_json
 from coevo.errors import CheckFailedError
 from coevo.records import Rollout
 
@@ -75,7 +75,7 @@ class ChunkFile:
         expected = len(self.chunks)
         if rollouts[0].provenance.chunk != expected:
             raise CheckFailedError(f"chunk {rollouts[0].provenance.chunk} of {self.path.name} comes before {expected}")
-        lines = [json.dumps(to_json(r), ensure_ascii=False, allow_nan=False) for r in rollouts]
+        lines = [dumps(to_json(r)) for r in rollouts]
         self._file.write(self._compressor.compress(("\n".join(lines) + "\n").encode()))
         self._file.flush()
         os.fsync(self._file.fileno())

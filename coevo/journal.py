@@ -2,7 +2,8 @@
 
 Everything a line names is on disk before it. Base weights plus the updates in the journal are the
 checkpoint: they rebuild the parameters to the last bit. Each line carries `check`, a sha256 over the rest
-of it except `time`, so that a changed number is noticed even where its effect rounds away.
+of it except `time`, so that a changed number is noticed even where its effect rounds away, and `previous`, the
+`check` of the line before it, so that a missing one is.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
-from coevo.codec import best_from_json, report_from_json
+from coevo.codec import best_from_json, dumps, report_from_json
 from coevo.errors import CheckFailedError
 from coevo.interfaces import Ledger
 from coevo.records import BatchReport, Best, DenseUpdate, GradientUpdate, Json, SeedsUpdate, Update
@@ -56,7 +57,20 @@ def check_of(line: Mapping[str, Json]) -> str:
     """sha256 of the line's canonical JSON without `time` and `check`."""
     kept = {k: v for k, v in line.items() if k not in ("time", "check")}
     text = json.dumps(kept, sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+def _parse(text: bytes) -> dict[str, Json] | None:
+    """A line as an object, None if it is none or holds what JSON has not (NaN)."""
+    try:
+        line = json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return None
+    return cast(dict[str, Json], line) if isinstance(line, dict) else None
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON")
 
 
 def label(line: Mapping[str, Json]) -> str:
@@ -95,20 +109,32 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._last: str | None = None
 
     def append(self, line: Mapping[str, Json]) -> None:
         """Write one line, on disk when this returns."""
-        whole = {**line, "check": check_of(line)}
-        text = json.dumps(whole, ensure_ascii=False, allow_nan=False)
+        chained = {**line, "previous": self._last_check()}
+        whole = {**chained, "check": check_of(chained)}
+        text = dumps(whole)
         with self.path.open("ab") as file:
             file.write((text + "\n").encode())
             file.flush()
             os.fsync(file.fileno())
+        if line["kind"] != "stop":
+            self._last = str(whole["check"])
+
+    def _last_check(self) -> str:
+        # Stop lines are not chained: a run that was interrupted has the chain of one that was not.
+        if self._last is None:
+            kept = [line for line in self.lines() if line["kind"] != "stop"]
+            self._last = str(kept[-1]["check"]) if kept else ""
+        return self._last
 
     def repair(self) -> None:
         """Cut a torn last line (a kill in mid-write). Its batch is not committed and runs again."""
         data = self.path.read_bytes() if self.path.exists() else b""
         end = data.rfind(b"\n") + 1
+        self._last = None
         if end < len(data):
             with self.path.open("r+b") as file:
                 file.truncate(end)
@@ -122,18 +148,18 @@ class Journal:
         """
         data = self.path.read_bytes() if self.path.exists() else b""
         whole = data[: data.rfind(b"\n") + 1]
+        previous = ""
         for number, text in enumerate(whole.splitlines(), 1):
-            try:
-                line = cast(dict[str, Any], json.loads(text))
-            except ValueError:
-                raise CheckFailedError(
-                    f"line {number} of {str(self.path)!r} is no JSON; the journal is damaged"
-                ) from None
+            where = f"line {number} of {str(self.path)!r}"
+            line = _parse(text)
+            if line is None:
+                raise CheckFailedError(f"{where} is no JSON; the journal is damaged")
+            what = label(line) if line.get("kind") == "batch" else f"the {line.get('kind')!r} line"
             if line.get("check") != check_of(line):
-                what = label(line) if line.get("kind") == "batch" else f"the {line.get('kind')!r} line"
-                raise CheckFailedError(
-                    f"{what} (line {number} of {str(self.path)!r}) differs from its checksum; the journal was changed"
-                )
+                raise CheckFailedError(f"{what} ({where}) differs from its checksum; the journal was changed")
+            if line.get("previous") != previous:
+                raise CheckFailedError(f"{what} ({where}) does not follow the line before it; lines are missing")
+            previous = previous if line["kind"] == "stop" else line["check"]
             yield line
 
     def history(self) -> History:

@@ -5,13 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from coevo.errors import UserError
+from coevo.errors import PluginError, UserError
 from coevo.interfaces import Brief, Engine, Task
 from coevo.records import Batch, Example, Perturbation, Sampling
 from coevo.rollouts import PlanSettings, Prepared, plan
 from coevo.services import RunServices
 
-__all__ = ["Planner", "Prepared"]
+__all__ = ["Planner", "Prepared", "a_batch"]
+
+
+def a_batch(asked: object) -> Batch | None:
+    """What `ask()` gave, if it is a batch or None.
+
+    Raises:
+        PluginError: it is something else; a stranger's updater is not type-checked.
+    """
+    if asked is None or isinstance(asked, Batch):
+        return asked
+    raise PluginError(
+        f"the context updater's ask() gave {asked!r}; expected a coevo.Batch, or None to end a generation"
+    )
 
 
 @dataclass(slots=True)

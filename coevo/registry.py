@@ -21,6 +21,18 @@ PROVIDED = frozenset({"services", "brief", "model"})
 """Factory parameters that the run fills in; all others are the user's options."""
 
 
+def require(thing: object, protocol: type, what: str) -> None:
+    """Refuse an object that lacks a member of its Protocol.
+
+    Raises:
+        PluginError: which members are missing.
+    """
+    members = {name for name in (*vars(protocol), *inspect.get_annotations(protocol)) if not name.startswith("_")}
+    missing = sorted(name for name in members if not hasattr(thing, name))
+    if missing:
+        raise PluginError(f"{what} lacks {', '.join(map(repr, missing))}; see coevo.interfaces.{protocol.__name__}")
+
+
 def did_you_mean(word: str, known: Sequence[str]) -> str:
     """`; did you mean 'x'?`, or the list of what is known where nothing is close."""
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
@@ -156,6 +168,8 @@ class Registry(Generic[T]):
         adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(option.annotation)
         try:
             checked = adapter.validate_python(value)
+            if isinstance(value, bool) and not isinstance(checked, bool):
+                raise UserError(f"{where} got {value!r}: input should be a number")
         except pydantic.ValidationError as error:
             said = error.errors()[0]["msg"]
             raise UserError(f"{where} got {value!r}: {said[0].lower()}{said[1:]}") from None

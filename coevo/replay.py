@@ -83,7 +83,10 @@ def master_of(folder: RunFolder) -> Any:
     Raises:
         UserError: the run's engine does not adapt, or its base model is gone.
     """
-    engine: Mapping[str, Json] = folder.info().get("engine", {})
+    info = folder.info()
+    if "engine" not in info:
+        raise CheckFailedError(f"run {folder.name!r} has no run.json that says which tensors it moves; it is damaged")
+    engine: Mapping[str, Json] = info["engine"]
     if "selection" not in engine:
         raise UserError(f"run {folder.name!r} has no weights of its own: its engine does not adapt")
     from coevo.weights.master import Master

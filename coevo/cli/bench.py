@@ -65,7 +65,11 @@ def _measure(bench: Callable[..., Mapping[str, Json]], as_json: bool, **options:
     for name, value in given.items():
         if isinstance(value, int) and value < 1:
             raise UserError(f"--{name} got {value}: it should be 1 or more")
-    found = bench(**given)
+    try:
+        found = bench(**given)
+    except (ValueError, RuntimeError, MemoryError) as error:
+        # Out of what this machine has: more threads than cores, more elements than memory.
+        raise UserError(f"the bench cannot run with {given}: {' '.join(str(error).split())[:200]}") from None
     if as_json:
         emit_json(dict(found))
     else:

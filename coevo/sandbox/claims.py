@@ -54,7 +54,12 @@ def _claimed(claim: bytes) -> tuple[str, object | None, str]:
         return "invalid_solution", None, "the answer is none that the worker writes"
     if status == "ok":
         return status, fields.get("value"), ""
-    return status, None, " ".join(str(fields.get("message", "")).split())[:_MESSAGE_CHARACTERS]
+    return status, None, printable(" ".join(str(fields.get("message", "")).split()))[:_MESSAGE_CHARACTERS]
+
+
+def printable(text: str) -> str:
+    """`text` with control characters and lone surrogates as escapes: it goes to files and to terminals."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _refuse(constant: str) -> NoReturn:

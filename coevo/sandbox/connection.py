@@ -21,7 +21,7 @@ from typing import IO, Any, TypeAlias, cast
 from coevo.errors import RunError, UserError
 from coevo.sandbox import wire
 
-_START_SECONDS = 300.0
+_START_SECONDS = 60.0
 _CLOSE_SECONDS = 10.0
 _SINGLE_THREAD = dict.fromkeys(["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"], "1")
 
@@ -40,7 +40,7 @@ class Connection:
 
         Raises:
             UserError: it cannot load the problem.
-            RunError: it ended, or said nothing for five minutes.
+            RunError: it ended, or could not say why it did not start.
         """
         self._folder = tempfile.mkdtemp(prefix="coevo-")
         # Candidates that run as another user have to pass through.
@@ -81,9 +81,12 @@ class Connection:
         except OSError:
             message = None
         if message is None:
-            log = self._last_words()
+            said, waited = self._last_words(), self._process.poll() is None
             self.close()
-            raise RunError(f"the sandbox did not start: {log}")
+            file = settings["problem"]
+            if waited:
+                raise UserError(f"problem {str(file)!r} did not load within {_START_SECONDS:g} s; does it end?")
+            raise RunError(f"the sandbox did not start with problem {str(file)!r}: {said}")
         self._channel.settimeout(None)
         header = message[0]
         if header["event"] == "failed":

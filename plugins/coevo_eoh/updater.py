@@ -25,7 +25,7 @@ PARENTS = {"m1": 1, "m2": 1}
 
 ADAPTING = ("m1", "m2")
 
-Count: TypeAlias = Annotated[int, Field(ge=1)]
+Count: TypeAlias = Annotated[int, Field(ge=1, le=100_000)]
 
 
 class EvolutionOfHeuristics:

@@ -48,7 +48,7 @@ class TransformersEngine:
         *,
         dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto",
         device: str = "auto",
-        threads: Annotated[int, Field(ge=0)] = 0,
+        threads: Annotated[int, Field(ge=0, le=1024)] = 0,
         rows: Annotated[int, Field(ge=1)] = 32,
         cache_tokens: Annotated[int, Field(ge=1)] = 65_536,
         attention: Literal["auto", "sdpa", "eager"] = "auto",

@@ -12,7 +12,7 @@ import torch
 import transformers
 
 from coevo.errors import UserError
-from coevo.weights.selection import LoadedTensor
+from coevo.weights.selection import LoadedTensor, select
 
 DTypeOption: TypeAlias = Literal["auto", "bfloat16", "float16", "float32"]
 
@@ -88,6 +88,7 @@ def load(folder: Path, dtype: str, device: torch.device, attention: str) -> Load
         UserError: The folder holds no model that transformers loads as a causal language model without
             remote code.
     """
+    select(folder)  # says in one line what is broken or quantised, which transformers says in a hundred
     library: Any = transformers  # its own types are too incomplete to check against
     with quiet():
         try:
@@ -99,8 +100,8 @@ def load(folder: Path, dtype: str, device: torch.device, attention: str) -> Load
                 local_files_only=True,
                 trust_remote_code=False,
             )
-        except (OSError, ValueError, KeyError, ImportError) as error:
-            said = " ".join(str(error).split())
+        except Exception as error:  # noqa: BLE001 - whatever a broken folder makes of it is the user's to mend
+            said = " ".join(str(error).split()) or type(error).__name__
             raise UserError(f"transformers cannot load {str(folder)!r}: {said[:300]}") from None
     model.eval().requires_grad_(False).to(device)
     parameters, tensors = _tensors(model)

@@ -82,7 +82,7 @@ MISTAKES = {
     f"run {SMALL} --name FILE/x": "cannot make the run's folder 'FILE/x'",
     f"run {SMALL} --runs /proc/x": "nothing can be made in '/",
     f"run {SMALL} --name {LONG}": "a name may have 255 bytes",
-    f"run {SMALL} --name ./taken": "run 'taken' exists in '.'; go on with: coevo resume taken, or take another --name",
+    f"run {SMALL} --name ./taken": "'taken' exists and is no run; choose another with --name or --runs",
     f"run {SMALL} --set loggers=[1]": "loggers.0 got 1",
     f"run {SMALL} --set loggers=['progress','progress']": "each may be named once",
     "run --plugin missing.py": "no plugin file",
@@ -205,7 +205,7 @@ def test_a_failure_of_the_run_is_exit_code_1(coevo, small, monkeypatch):
 
     monkeypatch.setattr("coevo.evolve.Loop._step", fail)
     code, _, said = coevo("run", *small, "--name", "a", "--quiet")
-    assert (code, said) == (1, "coevo: the engine is on fire\n")
+    assert (code, said) == (1, "coevo: the engine is on fire; go on with: coevo resume a\n")
     assert "failed" in coevo("show", "a")[1]
 
 

@@ -14,7 +14,7 @@ from coevo import hookspecs
 from coevo.app import resume
 from coevo.codec import to_json
 from coevo.discovery import Plugins
-from coevo.errors import RunError, UserError
+from coevo.errors import PluginError, RunError, UserError
 from coevo.folder import RunFolder
 from coevo.frames import read_chunks
 
@@ -247,3 +247,57 @@ def test_everything_failing_in_the_engine_ends_the_run_with_the_reason():
     with pytest.raises(RunError, match=r"every rollout of the batch failed with 'engine_error': .*hiccuped"):
         coevo.run(config(engine="broken"), plugins(Plugin()))
     assert coevo.app.summarize(RunFolder.find("a"))["message"].startswith("every rollout")
+
+
+class NoAsk:
+    """A context updater of a stranger who forgot the half of it."""
+
+    def tell(self, buffer):
+        pass
+
+
+class AsksNumbers(NoAsk):
+    def ask(self):
+        return 42
+
+    def state_dict(self):
+        return {}
+
+    def load_state_dict(self, state):
+        pass
+
+
+class ShapelessPlugin:
+    @coevo.hookimpl
+    def register_context_updaters(self, updaters):
+        updaters.register("no-ask", NoAsk)
+        updaters.register("asks-numbers", AsksNumbers)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("no-ask", r"context updater 'no-ask' lacks 'ask', 'load_state_dict', 'state_dict'; see coevo.interfaces"),
+        ("asks-numbers", r"ask\(\) gave 42; expected a coevo.Batch"),
+    ],
+)
+def test_a_plugin_of_the_wrong_shape_is_told_what_is_missing_and_leaves_no_run(name, said):
+    with pytest.raises(PluginError, match=said):
+        coevo.run(config(context=name), plugins(ShapelessPlugin()))
+    assert not Path("runs/a").exists()
+
+
+@pytest.mark.parametrize("name", ["", " ", "-x", ".", "..", "a "])
+def test_a_name_that_a_command_line_cannot_carry_is_refused(name):
+    with pytest.raises(UserError, match="name got"):
+        coevo.run(config(name=name), plugins())
+
+
+def test_a_population_that_no_plan_could_hold_is_refused_before_anything_starts():
+    with pytest.raises(UserError, match="makes 8,000,000 rollouts a batch; expected at most 1,000,000"):
+        coevo.run(config(es={"population": 1_000_000}), plugins())
+
+
+def test_a_switch_is_no_number():
+    with pytest.raises(UserError, match="'sigma' got True: input should be a number"):
+        coevo.run(config(es={"sigma": True}), plugins())

@@ -96,6 +96,34 @@ def test_one_changed_ulp_names_the_batch(tmp_path):
         list(journal.lines())
 
 
+@pytest.mark.parametrize("gone", [0, 1])
+def test_a_missing_line_is_noticed(tmp_path, gone):
+    journal = Journal(tmp_path / "j")
+    for number in range(3):
+        journal.append(line(number))
+    lines = journal.path.read_text().splitlines(keepends=True)
+    del lines[gone]
+    journal.path.write_text("".join(lines))
+    with pytest.raises(CheckFailedError, match=rf"batch {gone + 1} of generation 2 .* does not follow"):
+        list(journal.lines())
+
+
+@pytest.mark.parametrize("text", ["[]", "5", '{"a": NaN}', "[" * 100_000])
+def test_a_line_that_is_no_object_is_named(tmp_path, text):
+    journal = Journal(tmp_path / "j")
+    journal.append(line())
+    with journal.path.open("a") as file:
+        file.write(text + "\n")
+    with pytest.raises(CheckFailedError, match=r"line 2 of .* is no JSON"):
+        list(journal.lines())
+
+
+def test_what_a_model_said_can_be_written_whatever_it_is(tmp_path):
+    with ChunkFile(tmp_path / "f") as file:
+        file.append([rollout(0, text="\ud800 \x00 é")])
+    assert read_chunks(tmp_path / "f") == [(rollout(0, text="\ud800 \x00 é"),)]
+
+
 def test_the_time_of_a_line_is_no_part_of_its_checksum(tmp_path):
     journal = Journal(tmp_path / "j")
     journal.append(line())

@@ -157,8 +157,11 @@ def test_a_coefficient_changed_by_one_float32_ulp_is_found_by_the_weights_themse
     victim = next(line for line in lines if line["kind"] == "batch" and line["update"])
     seed, coefficient = victim["update"]["terms"][0]
     victim["update"]["terms"][0] = [seed, float(np.nextafter(np.float32(coefficient), np.float32(9)))]
+    previous = ""
     for line in lines:
+        line["previous"] = previous
         line["check"] = check_of(line)
+        previous = previous if line["kind"] == "stop" else line["check"]
     (copy / "journal.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     done = call(place, "replay", "changed")
     assert done.returncode == 1

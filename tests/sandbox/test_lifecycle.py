@@ -358,3 +358,11 @@ def test_a_system_that_never_has_a_process_fails_the_run_and_not_the_candidate(
         sandbox._zygote = Reluctant(sandbox._zygote, 9)  # type: ignore[assignment]
         with pytest.raises(RunError, match="could not confine a candidate: no process"):
             sandbox.run("def f(n): return n")
+
+
+def test_what_a_candidate_says_of_its_end_can_be_printed_and_written(toy: Path) -> None:
+    with Sandbox(toy, "train", entry="f", limits=LIMITS, workers=1) as sandbox:
+        outcome = sandbox.run("def f(n): raise ValueError('\\x1b[2J\\x00\\ud800')")
+    assert outcome.status == "exception"
+    assert outcome.message.isprintable()
+    assert "\\x1b[2J\\x00\\ud800" in outcome.message

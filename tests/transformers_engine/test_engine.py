@@ -343,3 +343,33 @@ def test_the_registry_reads_the_options(tiny):
         registry.create("transformers", {"thread": 2}, model=str(tiny))
     engine = registry.create("transformers", {"dtype": "float32", "canary": False}, model=str(tiny))
     engine.close()
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("model.safetensors", b"\x07" * 1000),
+        ("model.safetensors", b""),
+        ("config.json", b"[]"),
+        ("config.json", b"{broken"),
+        ("tokenizer.json", b"{}"),
+    ],
+)
+def test_a_broken_model_folder_is_one_line(new_engine, tmp_path, file, content):
+    from tiny_llama import save_tiny_llama
+
+    folder = save_tiny_llama(tmp_path / "model")
+    (folder / file).write_bytes(content)
+    with pytest.raises(UserError) as caught:
+        TransformersEngine(str(folder))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_download_that_was_cut_is_one_line(tmp_path):
+    from tiny_llama import save_tiny_llama
+
+    folder = save_tiny_llama(tmp_path / "model")
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(UserError):
+        TransformersEngine(str(folder))
