@@ -50,14 +50,13 @@ def run(config: RunConfig | Mapping[str, Json] | None = None, plugins: Plugins |
     check_free(run_path(config))
     with parts(config, registries) as (task, engine):
         config, folder = _claim(config)
-        path = folder.path
         try:
             with folder.lock():
                 _drive(config, plugins, registries, folder, task, engine, History())
         except UserError:
             # What could not be done as asked leaves nothing behind, if not a rollout was made.
-            if not any((path / "rollouts").iterdir()):
-                shutil.rmtree(path)
+            if not any((folder.path / "rollouts").iterdir()):
+                shutil.rmtree(folder.path)
             raise
     return summarize(folder)
 
@@ -183,7 +182,7 @@ def _info(config: RunConfig, folder: RunFolder, task: Task, engine: Engine, hist
         direction=brief.direction,
         reference=None if best is None else (best.name, best.value),
         baseline=None if baseline is None else (baseline.name, baseline.value),
-        machine={**described(engine), **described(task)},
+        machine=described(engine, task),
     )
 
 

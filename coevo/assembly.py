@@ -31,10 +31,9 @@ def table_names(registries: Registries) -> list[str]:
 
 def updater_options(config: RunConfig, registries: Registries) -> dict[str, Json]:
     """Options of the parameter updater; `--population` is its option of that name."""
-    options = dict(config.options.get(config.param, {}))
-    if config.param == config.context:
-        # One table for two updaters of one name (`none`): it is the context updater's.
-        options = {}
+    # One table for two updaters of one name (`none`): it is the context updater's.
+    shared = config.param == config.context
+    options: dict[str, Json] = {} if shared else dict(config.options.get(config.param, {}))
     if config.population is not None:
         known = [option.name for option in registries.parameter_updaters.options(config.param)]
         if "population" not in known:

@@ -10,7 +10,7 @@ from typing import Any
 
 from coevo.folder import RunFolder
 from coevo.interfaces import Engine, Task
-from coevo.journal import History
+from coevo.journal import FORMAT, History
 from coevo.records import Json
 from coevo.replay import restore_engine
 
@@ -21,9 +21,9 @@ def _nothing() -> dict[str, Json]:
     return {}
 
 
-def described(part: object) -> dict[str, str]:
-    """What a task or an engine says of the machine, for the start line."""
-    return dict(getattr(part, "describe", _nothing)())
+def described(engine: Engine, task: Task) -> dict[str, str]:
+    """What engine and task say of the machine, for the start line and run.json."""
+    return {key: value for part in (engine, task) for key, value in getattr(part, "describe", _nothing)().items()}
 
 
 def begin(folder: RunFolder, task: Task, engine: Engine, history: History) -> None:
@@ -41,11 +41,11 @@ def begin(folder: RunFolder, task: Task, engine: Engine, history: History) -> No
         "python": platform.python_version(),
         "machine": platform.machine(),
         "engine": getattr(engine, "record", _nothing)(),
-        "describe": {**described(engine), **described(task)},
+        "describe": described(engine, task),
     }
     if not history.base:
         folder.write_info(about)
-        folder.journal.append({"kind": "base", "format": 1, "digest": engine.digest()})
+        folder.journal.append({"kind": "base", "format": FORMAT, "digest": engine.digest()})
         return
     for line in differences(folder.info(), about):
         print(f"coevo: note: {line}", file=sys.stderr)
