@@ -13,7 +13,16 @@ from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
 
 from coevo import discovery
-from coevo.assembly import check_model, check_needs, make_updaters, run_path, sampling_of, table_names, validate
+from coevo.assembly import (
+    check_model,
+    check_needs,
+    make_updaters,
+    probe_interval,
+    run_path,
+    sampling_of,
+    table_names,
+    validate,
+)
 from coevo.config import RunConfig, build, plugin_files
 from coevo.discovery import Plugins, Registries
 from coevo.errors import RunError, RunInterrupted, UserError
@@ -157,7 +166,7 @@ def _drive(
         credits = hasattr(contexts, "credit")
         planner = Planner(
             task, brief, engine, services, sampling, parameters.answers, parameters.common_random_numbers, credits,
-            config.rollouts.chunk,
+            config.rollouts.chunk, probe_interval(config, parameters), config.probe.answers, history.probed,
         )  # fmt: skip
         wrap = getattr(contexts, "wrap", None)
         collector = Collector(engine, task, sampling, scorers, wrap, config.rollouts.retries)
@@ -182,6 +191,7 @@ def _info(config: RunConfig, folder: RunFolder, task: Task, engine: Engine, hist
         direction=brief.direction,
         reference=None if best is None else (best.name, best.value),
         baseline=None if baseline is None else (baseline.name, baseline.value),
+        failure=None if brief.failure == "below" else float(brief.failure),
         machine=described(engine, task),
     )
 

@@ -12,6 +12,7 @@ from coevo.discovery import Registries
 from coevo.errors import UserError
 from coevo.interfaces import Brief, ContextUpdater, Engine, ParameterUpdater
 from coevo.models import resolve
+from coevo.planning import PROBE_EVERY
 from coevo.records import Json, Sampling
 from coevo.registry import require
 from coevo.services import RunServices
@@ -112,6 +113,7 @@ def make_updaters(
     )
     require(parameters, ParameterUpdater, f"parameter updater {config.param!r}")
     services.batch_answers = parameters.population * parameters.answers
+    services.member_answers = parameters.answers if parameters.population else 0
     if services.batch_answers > MOST_ANSWERS:
         raise UserError(
             f"population {parameters.population} with {parameters.answers} answers a member makes "
@@ -144,3 +146,10 @@ def sampling_of(config: RunConfig, brief: Brief) -> Sampling:
     data = config.sampling.model_dump()
     data["max_new_tokens"] = data["max_new_tokens"] or brief.max_new_tokens
     return Sampling(**data)
+
+
+def probe_interval(config: RunConfig, parameters: ParameterUpdater) -> int:
+    """Generations between probes, 0 for none: where nothing is trained they would all be the same."""
+    if config.probe.every is not None:
+        return config.probe.every
+    return PROBE_EVERY if parameters.population else 0

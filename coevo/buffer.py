@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -76,36 +76,61 @@ def member_credits(buffer: Buffer) -> MemberCredits:
     """Mean credit per member.
 
     In `cross` batches credits are first centred per (context, example), so that hard examples do not leak
-    into the members. `zip` batches are centred the same way only where all members share one context;
-    otherwise their credit carries its own reference (see `Crediting`).
+    into the members, and per sampling seed where the members have seeds in common: what a stream of random
+    numbers is worth to all of them is no difference between them. `zip` batches are centred the same way only
+    where all members are asked the same; otherwise their credit carries its own reference (see `Crediting`).
     """
     scored = [r for r in buffer.rollouts if r.credit is not None and r.provenance.member is not None]
-    shared = buffer.batch.pairing == "cross" or len({c.id for c in buffer.batch.contexts}) == 1
-    offsets = _cell_means(scored) if shared else {}
+    shared = buffer.batch.pairing == "cross" or _asked_the_same(buffer)
+    cells = _cells(scored) if shared else [0] * len(scored)
+    offsets = _means(cells, scored) if shared else {0: 0.0}
     values: dict[int, list[float]] = defaultdict(list)
-    for rollout in scored:
-        p = rollout.provenance
+    for rollout, cell in zip(scored, cells, strict=True):
+        member = rollout.provenance.member
         assert rollout.credit is not None
-        assert p.member is not None
-        values[p.member].append(rollout.credit - offsets.get((p.context_id, p.example), 0.0))
+        assert member is not None
+        values[member].append(rollout.credit - offsets[cell])
     members = tuple(sorted(values))
     means = np.array([np.mean(values[m]) for m in members], dtype=np.float64)
     informative = int(np.sum(np.abs(means - np.median(means)) > 1e-12)) if members else 0
-    return MemberCredits(members, means, informative, _variance_ratio([values[m] for m in members]))
+    return MemberCredits(members, means, informative, _variance_ratio([values[m] for m in members], len(offsets)))
 
 
-def _cell_means(rollouts: Sequence[Rollout]) -> dict[tuple[str, str], float]:
-    cells: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for rollout in rollouts:
+def _asked_the_same(buffer: Buffer) -> bool:
+    """Whether every member has the same (context, example) as often, failures of the engine included."""
+    asked: dict[int | None, Counter[tuple[str, str]]] = defaultdict(Counter)
+    for rollout in buffer.rollouts:
+        p = rollout.provenance
+        asked[p.member][p.context_id, p.example] += 1
+    hands = list(asked.values())
+    return all(hand == hands[0] for hand in hands)
+
+
+def _cells(rollouts: Sequence[Rollout]) -> list[int]:
+    """A number for each rollout, equal where rollouts answer the same (context, example) with the same seed."""
+    keys = [(r.provenance.context_id, r.provenance.example, r.provenance.sampling_seed) for r in rollouts]
+    counts = Counter(keys)
+    if any(counts[key] == 1 for key in keys):  # members have no seeds in common
+        keys = [(context, example, 0) for context, example, _ in keys]
+    numbers: dict[tuple[str, str, int], int] = {}
+    return [numbers.setdefault(key, len(numbers)) for key in keys]
+
+
+def _means(cells: Sequence[int], rollouts: Sequence[Rollout]) -> dict[int, float]:
+    credits: dict[int, list[float]] = defaultdict(list)
+    for cell, rollout in zip(cells, rollouts, strict=True):
         assert rollout.credit is not None
-        cells[rollout.provenance.context_id, rollout.provenance.example].append(rollout.credit)
-    return {cell: float(np.mean(credits)) for cell, credits in cells.items()}
+        credits[cell].append(rollout.credit)
+    return {cell: float(np.mean(values)) for cell, values in credits.items()}
 
 
-def _variance_ratio(groups: Sequence[Sequence[float]]) -> float:
-    """One-way analysis of variance: between-member over within-member mean square (the F statistic)."""
+def _variance_ratio(groups: Sequence[Sequence[float]], cells: int) -> float:
+    """Analysis of variance: between-member over within-member mean square (the F statistic).
+
+    The values are centred per cell, which takes one degree of freedom for every cell but one.
+    """
     total = sum(len(g) for g in groups)
-    within_freedom = total - len(groups)
+    within_freedom = total - len(groups) - max(cells - 1, 0)
     if len(groups) < 2 or within_freedom < 1:
         return float("nan")
     grand = sum(sum(g) for g in groups) / total

@@ -48,6 +48,17 @@ class SamplingConfig(_Strict):
     max_new_tokens: Annotated[int, Field(ge=1)] | None = None
 
 
+class ProbeConfig(_Strict):
+    """A fixed question to the centre: the same prompt and seeds each time, so that only the weights make a difference.
+
+    `every` that many generations, and at the end, `answers` answers; 0 is never. None: every 5 where the weights
+    are trained, else never, since the same weights give the same answers.
+    """
+
+    every: Annotated[int | None, Field(ge=0)] = None
+    answers: Annotated[int, Field(ge=1, le=100_000)] = 64
+
+
 class RolloutConfig(_Strict):
     """Chunks: `chunk` requests of one member are generated, saved and resumed together."""
 
@@ -74,16 +85,19 @@ class RunConfig(_Strict):
     loggers: tuple[str, ...] = ("progress",)
     anchor_seconds: Annotated[float, Field(gt=0.0)] = 60.0
     sampling: SamplingConfig = SamplingConfig()
+    probe: ProbeConfig = ProbeConfig()
     rollouts: RolloutConfig = RolloutConfig()
     options: dict[str, dict[str, Json]] = Field(default_factory=dict)
 
     def to_toml_data(self) -> dict[str, Json]:
         """The resolved configuration as nested plain data, None left out, plugin tables at the top."""
         data = self.model_dump(mode="json", exclude_none=True)
-        tables = data.pop("options")
-        return {**data, **tables}
+        tables = cast(dict[str, dict[str, Json]], data.pop("options"))
+        given = {name: {k: v for k, v in table.items() if v is not None} for name, table in tables.items()}
+        return {**data, **given}
 
 
+TABLES = {"sampling": SamplingConfig, "probe": ProbeConfig, "rollouts": RolloutConfig}
 FIELDS = tuple(name for name in RunConfig.model_fields if name != "options")
 
 
@@ -191,7 +205,7 @@ def _explain(error: pydantic.ValidationError) -> str:
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
-        model = {"sampling": SamplingConfig, "rollouts": RolloutConfig}.get(str(first["loc"][0]), RunConfig)
+        model = TABLES.get(str(first["loc"][0]), RunConfig)
         return f"unknown configuration key {where!r}{did_you_mean(str(first['loc'][-1]), list(model.model_fields))}"
     said = first["msg"]
     return f"{where} got {_shown(first['input'])}: {said[0].lower()}{said[1:]}"

@@ -7,52 +7,19 @@ one journal line, after everything that it names is on disk.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
 
 from coevo.buffer import default_credit
 from coevo.errors import RunError, UserError
-from coevo.interfaces import Brief, ContextUpdater, Engine, Ledger, ParameterUpdater, Task
+from coevo.interfaces import Brief, ContextUpdater, Engine, ParameterUpdater, Task
 from coevo.outcome import best_of, report_of
 from coevo.planning import Planner, Prepared, a_batch
 from coevo.records import EXCLUDED, Batch, BatchReport, Best, Buffer, GenerationReport, Rollout, Update
 from coevo.rollouts import Collector
 from coevo.services import RunServices
-
-
-class Chunks(Protocol):
-    """Where the chunks of one batch are kept; `chunks` are those that an earlier run left."""
-
-    chunks: list[tuple[Rollout, ...]]
-
-    def append(self, rollouts: Sequence[Rollout]) -> None:
-        """Save one chunk, on disk when this returns."""
-        ...
-
-
-class Store(Protocol):
-    """What the loop needs of a run's folder."""
-
-    def open_chunks(self, generation: int, batch: int, asked: Batch) -> AbstractContextManager[Chunks]:
-        """The chunks of a batch."""
-        ...
-
-    def save_best(self, best: Best, rollout: Rollout) -> None:
-        """Write `best/`."""
-        ...
-
-    def commit(
-        self,
-        report: BatchReport,
-        buffer: Buffer,
-        update: Update | None,
-        states: Mapping[str, Any],
-        ledger: Ledger,
-    ) -> None:
-        """Write the journal line, on disk when this returns."""
-        ...
+from coevo.storage import Chunks, Store
 
 
 @dataclass(slots=True)
@@ -76,29 +43,57 @@ class Loop:
     async def run(self, generation: int, batch: int) -> str:
         """Evolve from (generation, batch) on; returns why it ended: `generations`, `calls` or `tokens`."""
         for g in range(generation, self.generations):
-            while True:
-                self.services.generation, self.services.batch = g, batch
-                asked = a_batch(self.contexts.ask())
-                if asked is None:
-                    break
-                members = tuple(self.parameters.ask(asked)) if asked.adapt else ()
-                prepared = self.planner.prepare(asked, members)
-                if reason := self.planner.refusal(prepared):
-                    if (g, batch) == (0, 0):
-                        raise UserError(
-                            f"--{reason} is too small for the first batch, which asks for {prepared.size} answers; "
-                            "nothing was started"
-                        )
-                    return reason
-                self.reports.append(await self._step(prepared))
-                batch += 1
+            if reason := await self._generation(g, batch):
+                break
             self.observe("generation_finished", report=GenerationReport(g, tuple(self.reports), self.best))
             self.reports, batch = [], 0
-        return "generations"
+        else:
+            reason = "generations"
+            self.services.generation, self.services.batch = self.generations, 0
+        if self.planner.probe_due(last=True):
+            await self._probe()
+        return reason
+
+    async def _generation(self, g: int, batch: int) -> str:
+        """All batches of a generation from `batch` on; returns which budget ended it, or empty."""
+        while True:
+            self.services.generation, self.services.batch = g, batch
+            asked = a_batch(self.contexts.ask())
+            if asked is None:
+                return ""
+            prepared = self._prepare(asked)
+            if reason := self.planner.refusal(prepared):
+                if (g, batch) == (0, 0):
+                    raise UserError(self.planner.too_small(reason, prepared))
+                return reason
+            if self.planner.probe_due() and not self.planner.refusal(prepared, probes=2):
+                await self._probe()
+                prepared = self._prepare(asked)  # what the probe spent may have moved sigma
+            self.reports.append(await self._step(prepared))
+            batch += 1
+
+    def _prepare(self, asked: Batch) -> Prepared:
+        return self.planner.prepare(asked, tuple(self.parameters.ask(asked)) if asked.adapt else ())
+
+    async def _probe(self) -> None:
+        """Ask the centre the same as always; it changes nothing but what has been spent."""
+        started, at = time.monotonic(), self.services
+        prepared = self.planner.prepare_probe()
+        everything = await self._collect(prepared, self.store.open_probe(at.generation, at.batch))
+        seconds = time.monotonic() - started
+        report = report_of(Buffer(prepared.batch, (), everything), None, at, None, self.engine.digest(), seconds)
+        at.spend(report)
+        self.store.commit_probe(report, at.ledger)
+        self.planner.probed.add((at.generation, at.batch))
+        self.observe("probe_finished", report=report)
 
     async def _step(self, prepared: Prepared) -> BatchReport:
-        started = time.monotonic()
-        buffer = await self._collect(prepared)
+        started, at = time.monotonic(), self.services
+        chunks = self.store.open_chunks(at.generation, at.batch, prepared.batch)
+        everything = await self._collect(prepared, chunks)
+        moved = getattr(self.engine, "moved", None)
+        share = moved(prepared.members[0]) if moved and prepared.members else None
+        buffer = Buffer(prepared.batch, prepared.members, everything, share)
         credit = getattr(self.contexts, "credit", None)
         buffer = credit(buffer) if credit else default_credit(buffer, self.brief.failure)
         update = self.parameters.tell(buffer) if buffer.batch.adapt else None
@@ -107,9 +102,9 @@ class Loop:
             self.engine.apply(update)
         return self._commit(buffer, update, started)
 
-    async def _collect(self, prepared: Prepared) -> Buffer:
-        batch, g = prepared.batch, self.services.generation
-        with self.store.open_chunks(g, self.services.batch, batch) as kept:
+    async def _collect(self, prepared: Prepared, chunks: AbstractContextManager[Chunks]) -> tuple[Rollout, ...]:
+        g = self.services.generation
+        with chunks as kept:
             for rollouts in kept.chunks:
                 self.observe("rollouts_finished", generation=g, rollouts=rollouts)
 
@@ -119,21 +114,24 @@ class Loop:
 
             await self.collector.collect(prepared, prepared.chunks[len(kept.chunks) :], finished)
             everything = tuple(rollout for rollouts in kept.chunks for rollout in rollouts)
-        if all(r.status in EXCLUDED for r in everything):
-            first = everything[0]
-            raise RunError(
-                f"every rollout of the batch failed with {first.status!r}: {first.artifacts.get('message', '')}"
-            )
-        moved = getattr(self.engine, "moved", None)
-        share = moved(prepared.members[0]) if moved and prepared.members else None
-        return Buffer(batch, prepared.members, everything, share)
+            if all(r.status in EXCLUDED for r in everything):
+                kept.discard()  # once what is wrong is mended, a resumed run asks again
+                first = everything[0]
+                raise RunError(
+                    f"every rollout of the batch failed with {first.status!r}: {first.artifacts.get('message', '')}"
+                )
+            return everything
 
     def _commit(self, buffer: Buffer, update: Update | None, started: float) -> BatchReport:
         better = best_of(buffer, self.best)
         if better is not None:
             self.best, rollout = better
             self.store.save_best(self.best, rollout)
-        report = report_of(buffer, update, self.services, self.best, self.engine.digest(), time.monotonic() - started)
+        seconds = time.monotonic() - started
+        report = report_of(buffer, update, self.services, self.best, self.engine.digest(), seconds)
+        reached = getattr(self.engine, "reached", None)
+        if reached and update is not None and not update.reason:
+            report = replace(report, metrics={**report.metrics, **reached()})
         self.services.spend(report)
         states = {"parameters": self.parameters.state_dict(), "contexts": self.contexts.state_dict()}
         self.store.commit(report, buffer, update, states, self.services.ledger)

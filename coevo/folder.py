@@ -160,9 +160,9 @@ class RunFolder:
                 return True
         return False
 
-    def chunk_file(self, generation: int, batch: int) -> Path:
+    def chunk_file(self, generation: int, batch: int, suffix: str = "") -> Path:
         """Where the rollouts of a batch are."""
-        return self.path / "rollouts" / f"g{generation:04d}-b{batch:02d}.jsonl.zst"
+        return self.path / "rollouts" / f"g{generation:04d}-b{batch:02d}{suffix}.jsonl.zst"
 
 
 def check_free(path: Path) -> None:
@@ -219,6 +219,14 @@ class RunStore:
         write_atomic(self.folder.path / "contexts" / name, "\n".join(lines) + "\n")
         return ChunkFile(self.folder.chunk_file(generation, batch))
 
+    def open_probe(self, generation: int, batch: int) -> ChunkFile:
+        """The chunks of the probe before that batch; its context is the task's own."""
+        return ChunkFile(self.folder.chunk_file(generation, batch, "-probe"))
+
+    def commit_probe(self, report: BatchReport, ledger: Ledger) -> None:
+        """One journal line."""
+        self.folder.journal.append({"kind": "probe", **to_json(report), **_spent(report, ledger)})
+
     def save_best(self, best: Best, rollout: Rollout) -> None:
         """Write `best/best.json` and what the task has to show for it."""
         header = (
@@ -243,7 +251,6 @@ class RunStore:
         ledger: Ledger,
     ) -> None:
         """The commit point: one journal line."""
-        at = datetime.now(UTC).isoformat(timespec="seconds")
         line: dict[str, Json] = {
             "kind": "batch",
             **to_json(report),
@@ -251,8 +258,7 @@ class RunStore:
             "credits": [r.credit for r in buffer.rollouts],
             "update": update_to_json(update),
             "states": states,
-            "ledger": to_json(ledger),
-            "time": {"seconds": report.seconds, "at": at},
+            **_spent(report, ledger),
         }
         self.folder.journal.append(line)
 
@@ -264,3 +270,8 @@ class RunStore:
         at = datetime.now(UTC).isoformat(timespec="seconds")
         line = {"kind": "stop", "reason": reason, "message": message, **place, "time": {"at": at}}
         self.folder.journal.append(line)
+
+
+def _spent(report: BatchReport, ledger: Ledger) -> dict[str, Json]:
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"ledger": to_json(ledger), "time": {"seconds": report.seconds, "at": at}}

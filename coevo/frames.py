@@ -81,6 +81,11 @@ class ChunkFile:
         os.fsync(self._file.fileno())
         self.chunks.append(tuple(rollouts))
 
+    def discard(self) -> None:
+        """Forget all chunks; the file is removed."""
+        self.chunks = []
+        self.path.unlink()
+
     def __enter__(self) -> ChunkFile:
         return self
 

@@ -60,12 +60,20 @@ def run_started(info: RunInfo) -> None:
 
 @hookspec
 def rollouts_finished(generation: int, rollouts: Sequence[Rollout]) -> None:
-    """A chunk of rollouts is on disk. Called once a chunk, also for chunks reread by a resumed run."""
+    """A chunk of rollouts is on disk. Called once a chunk, also for chunks reread by a resumed run.
+
+    Those of a probe say so in `provenance.purpose`.
+    """
 
 
 @hookspec
 def batch_finished(report: BatchReport) -> None:
     """A batch is committed to the journal. Called once a batch."""
+
+
+@hookspec
+def probe_finished(report: BatchReport) -> None:
+    """The centre answered its fixed question and that is committed. Called once a probe (`probe.every`)."""
 
 
 @hookspec

@@ -160,7 +160,9 @@ class Engine(Protocol):
     The constructor loads the model and runs the canary, so that an engine that exists can be trusted.
 
     Optional: `moved(perturbation) -> float` (share of sampled weights whose served value differs from the
-    centre's), `count_tokens(request) -> int` (of the prompt), `served_digest() -> str`,
+    centre's), `reached() -> Mapping[str, float]` (how much of the last update reached the served weights:
+    `cosine`, `cosine_run` since the base, `drift`, `drifted`; empty before one),
+    `count_tokens(request) -> int` (of the prompt), `served_digest() -> str`,
     `save_anchor(path)` and `load_anchor(path)`, `describe() -> Mapping[str, str]` (device, dtype, master and
     more, for the start line), `record() -> Mapping[str, Json]` (for run.json; an adapting engine gives at
     least `base` (folder of the checkpoint) and `selection`), `close()`. On the factory: `check_model(model)`,
@@ -284,6 +286,8 @@ class Services(Protocol):
         ledger: what has been spent.
         batch_answers: rollouts that an adapting `zip` batch needs to fill every member
             (population × answers), 0 without a parameter updater.
+        member_answers: how many of them each member gives, 0 without a parameter updater. A `zip` batch of that many
+            contexts asks all members the same.
         folder: where an updater may write files of its own.
     """
 
@@ -292,6 +296,7 @@ class Services(Protocol):
     batch: int
     ledger: Ledger
     batch_answers: int
+    member_answers: int
     folder: Path
 
     def seed(self, *coordinates: str | int) -> int:

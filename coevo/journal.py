@@ -92,11 +92,23 @@ class History:
     digest: str = ""
     base: Mapping[str, Json] = field(default_factory=dict[str, Json])
     batches: list[dict[str, Json]] = field(default_factory=list[dict[str, Json]])
+    probes: list[dict[str, Json]] = field(default_factory=list[dict[str, Json]])
     stop: Mapping[str, Json] | None = None
 
     def reports(self) -> list[BatchReport]:
         """Reports of the generation in progress, for a resumed run to go on with."""
         return [report_from_json(line) for line in self.batches if line["generation"] == self.generation]
+
+    @property
+    def told(self) -> list[dict[str, Json]]:
+        """Batches and probes in the order in which they happened."""
+        lines = [*self.batches, *self.probes]
+        return sorted(lines, key=lambda line: (line["generation"], line["batch"], line["kind"] == "batch"))
+
+    @property
+    def probed(self) -> set[tuple[int, int]]:
+        """Places (generation, batch) that have their probe."""
+        return {(line["generation"], line["batch"]) for line in self.probes}
 
     @property
     def finished(self) -> bool:
@@ -154,7 +166,7 @@ class Journal:
             line = _parse(text)
             if line is None:
                 raise CheckFailedError(f"{where} is no JSON; the journal is damaged")
-            what = label(line) if line.get("kind") == "batch" else f"the {line.get('kind')!r} line"
+            what = label(line) if line.get("kind") in ("batch", "probe") else f"the {line.get('kind')!r} line"
             if line.get("check") != check_of(line):
                 raise CheckFailedError(f"{what} ({where}) differs from its checksum; the journal was changed")
             if line.get("previous") != previous:
@@ -171,6 +183,9 @@ class Journal:
                 history.digest = line["digest"]
             elif line["kind"] == "stop":
                 history.stop = line
+            elif line["kind"] == "probe":
+                history.probes.append(line)
+                history.ledger = Ledger(**line["ledger"])
             elif line["kind"] == "batch":
                 _fold(history, line)
         return history

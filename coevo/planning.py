@@ -7,11 +7,16 @@ from dataclasses import dataclass, field
 
 from coevo.errors import PluginError, UserError
 from coevo.interfaces import Brief, Engine, Task
-from coevo.records import Batch, Example, Perturbation, Sampling
+from coevo.records import Batch, Context, Example, Perturbation, Sampling
 from coevo.rollouts import PlanSettings, Prepared, plan
+from coevo.seeds import derive
 from coevo.services import RunServices
 
 __all__ = ["Planner", "Prepared", "a_batch"]
+
+PROBE = "probe"
+PROBE_EVERY = 5
+"""Generations between probes where the weights are trained and nothing is said."""
 
 
 def a_batch(asked: object) -> Batch | None:
@@ -35,6 +40,8 @@ class Planner:
         answers, common: of the parameter updater.
         credits: whether the context updater brings its own `credit`.
         chunk: requests a chunk.
+        probe_every, probe_answers: see `coevo.config.ProbeConfig`; 0 is never.
+        probed: places (generation, batch) that have their probe.
     """
 
     task: Task
@@ -46,6 +53,9 @@ class Planner:
     common: bool | None
     credits: bool
     chunk: int
+    probe_every: int = 0
+    probe_answers: int = 1
+    probed: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
     examples: dict[str, Sequence[Example]] = field(default_factory=dict[str, Sequence[Example]])
 
     def prepare(self, batch: Batch, members: tuple[Perturbation, ...]) -> Prepared:
@@ -65,6 +75,26 @@ class Planner:
         examples = self._examples(batch)
         return Prepared(batch, members, examples, settings, plan(batch, examples, len(members), settings))
 
+    def prepare_probe(self) -> Prepared:
+        """The probe at this place of the run: the centre, the task's own text, the same seeds every time."""
+        s = self.services
+        context = Context(dict(self.brief.components), operator=PROBE)
+        every = self._examples(Batch((context,)))
+        count = min(len(every), self.probe_answers)
+        chosen = [every[i * len(every) // count] for i in range(count)]
+        samples = max(1, self.probe_answers // len(chosen))
+        batch = Batch((context,), samples=samples, adapt=False, operator=PROBE, purpose="probe")
+        fixed = PlanSettings(derive(s.root_seed, PROBE), 0, 0, chunk=self.chunk)
+        here = PlanSettings(s.root_seed, s.generation, s.batch, chunk=self.chunk)
+        return Prepared(batch, (), chosen, here, plan(batch, chosen, 0, fixed))
+
+    def probe_due(self, last: bool = False) -> bool:
+        """Whether the centre is to be probed before this batch, or (`last`) at the end of the run."""
+        s = self.services
+        if not self.probe_every or (s.generation, s.batch) in self.probed:
+            return False
+        return last or (s.batch == 0 and s.generation % self.probe_every == 0)
+
     def _examples(self, batch: Batch) -> Sequence[Example]:
         if batch.split not in self.examples:
             self.examples[batch.split] = self.task.examples(batch.split)
@@ -74,10 +104,23 @@ class Planner:
             raise UserError(f"the batch asks for no example of split {batch.split!r} that exists")
         return chosen
 
-    def refusal(self, prepared: Prepared) -> str:
-        """Which hard budget (`calls`, `tokens`) the batch could break at most, or empty."""
-        calls = prepared.size * self.brief.max_calls
-        return self.services.budget.refuses(self.services.ledger, calls, lambda: self._most_tokens(prepared))
+    def refusal(self, prepared: Prepared, probes: int = 1) -> str:
+        """Which hard budget (`calls`, `tokens`) the batch and `probes` probes could break at most, or empty.
+
+        One probe is kept in reserve for the end of the run.
+        """
+        plans = [prepared, *([self.prepare_probe()] * probes if self.probe_every else [])]
+        calls = sum(plan.size for plan in plans) * self.brief.max_calls
+        tokens = lambda: sum(self._most_tokens(plan) for plan in plans)  # noqa: E731 - counted only where it limits
+        return self.services.budget.refuses(self.services.ledger, calls, tokens)
+
+    def too_small(self, limit: str, prepared: Prepared) -> str:
+        """What to tell a user whose budget does not reach for the first batch."""
+        probe = f" and {self.prepare_probe().size} more at the end (probe.every = 0 does without)"
+        return (
+            f"--{limit} is too small for the first batch, which asks for {prepared.size} answers"
+            f"{probe if self.probe_every else ''}; nothing was started"
+        )
 
     def _most_tokens(self, prepared: Prepared) -> int:
         count = getattr(self.engine, "count_tokens", None)

@@ -225,6 +225,7 @@ class Provenance:
     sampling_seed: int
     policy_id: str
     operator: str = ""
+    purpose: str = "search"
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,9 +249,13 @@ class Rollout:
 
     @property
     def id(self) -> str:
-        """Unique in the run, such as `g0-b2-m5-c41-train-s0`: generation, batch, member (or `centre`), context."""
+        """Unique in the run, such as `g0-b2-m5-c41-train-s0`: generation, batch, member, context, example, sample.
+
+        The member is `centre` without one, and `probe` in a probe, which comes before the batch that it is named by.
+        """
         p = self.provenance
-        member = "centre" if p.member is None else f"m{p.member}"
+        centre = "probe" if p.purpose == "probe" else "centre"
+        member = centre if p.member is None else f"m{p.member}"
         return f"g{p.generation}-b{p.batch}-{member}-c{p.context}-{p.example}-s{p.sample}"
 
     @property
@@ -326,7 +331,7 @@ class BatchReport:
     Attributes:
         statuses: count per status.
         objectives: objective of every valid rollout, in plan order.
-        metrics: the parameter updater's (sigma, moved, informative, variance_ratio, ...).
+        metrics: the parameter updater's (sigma, moved, informative, variance_ratio, ...) and the engine's (cosine).
         zero_update: why the update was zero, empty if it was not or the batch did not adapt.
         calls, tokens: of this batch; tokens = prompt + completion.
         seconds: wall time of this batch.
@@ -377,6 +382,7 @@ class RunInfo:
         direction: `minimize` or `maximize`, of the objective.
         reference: (name, value) to which gaps are measured, or None.
         baseline: (name, value) that a search should beat, or None.
+        failure: what a failure of the model is worth as a return, None where it is only below all others.
         machine: device, dtype, threads, where the master is and how large, as text by name.
     """
 
@@ -388,4 +394,5 @@ class RunInfo:
     direction: str = "minimize"
     reference: tuple[str, float] | None = None
     baseline: tuple[str, float] | None = None
+    failure: float | None = None
     machine: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -89,22 +89,24 @@ def plan(batch: Batch, examples: Sequence[Example], members: int, settings: Plan
         members: population of this batch; 0 is the centre alone.
         settings: seeds and sizes.
     """
-    deal = _deal_zip if batch.pairing == "zip" and members else _deal_cross
+    zipped = batch.pairing == "zip" and members > 0
+    deal = _deal_zip if zipped else _deal_cross
     hands = deal(batch, len(examples), max(members, 1), settings.answers)
     common = batch.pairing == "cross" if settings.common is None else settings.common
+    at = (settings.root_seed, settings.generation, settings.batch)
     chunks: list[Chunk] = []
     for index, hand in enumerate(hands):
         member = index if members else None
         seeded = None if common else member
-        cells = [
-            Cell(
-                c, e, s,
-                sampling_seed(
-                    settings.root_seed, settings.generation, settings.batch, c, examples[e].id, s, seeded
-                ),
-            )
-            for c, e, s in hand
-        ]  # fmt: skip
+
+        def seed(place: int, c: int, e: int, s: int, seeded: int | None = seeded) -> int:
+            if zipped and common:
+                # No two members are dealt the same (context, sample): what they have in common is the place in
+                # their hands.
+                c, s = 0, place // len(examples)
+            return sampling_seed(*at, c, examples[e].id, s, seeded)
+
+        cells = [Cell(c, e, s, seed(place, c, e, s)) for place, (c, e, s) in enumerate(hand)]
         for start in range(0, len(cells), settings.chunk):
             part = tuple(cells[start : start + settings.chunk])
             chunks.append(Chunk(len(chunks), member, part))
@@ -336,6 +338,7 @@ def _record(
         sampling_seed=attempt.cell.seed,
         policy_id=policy_id,
         operator=prepared.batch.operator,
+        purpose=prepared.batch.purpose,
     )
     return Rollout(
         provenance=provenance,

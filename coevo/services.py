@@ -50,6 +50,7 @@ class RunServices:
     generation: int = 0
     batch: int = 0
     batch_answers: int = 0
+    member_answers: int = 0
     planned: int = 1
     adapted: int = 0
 

@@ -6,7 +6,7 @@ shape. Equal credits give all zeros: no difference, no step.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -15,6 +15,46 @@ from numpy.typing import NDArray
 Floats: TypeAlias = NDArray[np.float64]
 Shaping: TypeAlias = Literal["zscore", "centered_rank", "max_seeking", "none"]
 EPSILON = 1e-8
+
+FAILURE = 0.0
+"""Bounded credit of an answer that is not valid."""
+
+LOWEST, EQUAL, HIGHEST = 0.3, 0.5, 1.0
+"""Bounded credits of a valid answer: of the worst, of one that equals the baseline, of the best."""
+
+WORST_GAIN, BEST_GAIN = -0.5, 0.15
+"""Gains over the baseline, as a share of its value, at which credit is `LOWEST` and `HIGHEST`."""
+
+
+def bounded_credit(return_: float | None, baseline: float) -> float:
+    """0 for a failure, 0.3 to 0.5 for an answer worse than the baseline, 0.5 to 1.0 for a better one.
+
+    Linear in the gain between the bounds. The bounds keep one terrible answer from drowning the differences of all
+    others; the steeper upper part makes a gain worth more than safety, or weights learn to repeat the baseline.
+
+    Args:
+        return_: of the answer, None where it failed.
+        baseline: the return to beat, not 0 (gains would have no unit).
+    """
+    if return_ is None:
+        return FAILURE
+    gain = (return_ - baseline) / abs(baseline)
+    if gain < 0.0:
+        return EQUAL - (EQUAL - LOWEST) * min(gain / WORST_GAIN, 1.0)
+    return EQUAL + (HIGHEST - EQUAL) * min(gain / BEST_GAIN, 1.0)
+
+
+def bounded_ranks(returns: Sequence[float | None]) -> list[float]:
+    """`bounded_credit` where there is no baseline: average ranks of the valid returns take the gains' place.
+
+    A lone valid return gets the middle.
+    """
+    valid = np.array([r for r in returns if r is not None], dtype=np.float64)
+    if valid.size == 0:
+        return [FAILURE] * len(returns)
+    shares = average_ranks(valid) / (valid.size - 1) if valid.size > 1 else np.array([0.5])
+    scaled = iter((LOWEST + (HIGHEST - LOWEST) * shares).tolist())
+    return [FAILURE if r is None else next(scaled) for r in returns]
 
 
 def zscore(credits: Floats) -> Floats:

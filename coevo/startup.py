@@ -34,6 +34,7 @@ def begin(folder: RunFolder, task: Task, engine: Engine, history: History) -> No
         "task": {
             "title": brief.title,
             "direction": brief.direction,
+            "failure": brief.failure,
             "reference": None if best is None else [best.name, best.value],
             "baseline": None if baseline is None else [baseline.name, baseline.value],
         },

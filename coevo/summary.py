@@ -7,7 +7,9 @@ from collections.abc import Mapping
 
 from coevo.folder import RunFolder
 from coevo.journal import History
+from coevo.learning import Judge
 from coevo.records import Json
+from coevo.verdict import learning
 
 
 def status_of(folder: RunFolder, history: History) -> str:
@@ -77,7 +79,8 @@ def summarize(folder: RunFolder) -> dict[str, Json]:
         "tokens": history.ledger.tokens,
         "prompt_tokens": history.ledger.prompt_tokens,
         "completion_tokens": history.ledger.completion_tokens,
-        "seconds": round(sum(line["time"]["seconds"] for line in history.batches), 3),
+        "seconds": round(sum(line["time"]["seconds"] for line in history.told), 3),
+        "learning": learning(history.told, Judge.of(folder.info()), folder.address),
         "base_digest": history.base.get("digest", ""),
         "weights_digest": history.digest,
     }

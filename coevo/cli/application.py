@@ -11,7 +11,7 @@ from typing import TextIO
 import typer
 
 from coevo import discovery
-from coevo.cli import bench, catalogue, models, reading, running
+from coevo.cli import bench, catalogue, models, reading, report, running, study, tune
 from coevo.cli.errors import ClickError, one_line, usage_message
 from coevo.discovery import Plugins
 from coevo.errors import CoevoError, PluginError, UserError
@@ -35,7 +35,7 @@ def build_app(plugins: Plugins) -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(_root)
-    for module in (running, reading, models, catalogue, bench):
+    for module in (running, tune, study, reading, report, models, catalogue, bench):
         module.add_commands(app, plugins)
     discovery.notify(plugins.manager, "register_commands", _complain, app=app)
     _check_names(app)

@@ -18,7 +18,7 @@ CODE_LINES = 40
 
 def show(summary: Mapping[str, Json], folder: RunFolder, batches: Sequence[Mapping[str, Json]]) -> str:
     """All of a run: what it is, how far it came, its best answer and a line for every batch."""
-    parts = [table(_facts(summary)), _best(summary, folder)]
+    parts = [table(_facts(summary)), _best(summary, folder), _probes(summary["learning"]["probes"])]
     if batches:
         parts.append(_batches(batches))
     return "\n\n".join(part for part in parts if part)
@@ -31,7 +31,9 @@ def result(summary: Mapping[str, Json], folder: RunFolder) -> str:
     spent = f"{count(summary['calls'], 'call')}, {count(summary['tokens'], 'token')}, {duration(summary['seconds'])}"
     head = f"run {summary['name']}: {summary['status']} ({why}); {spent}"
     best = _best(summary, folder) or "no valid answer was found"
-    return f"{head}\n\n{best}\n\nlook further: coevo show {folder.address}"
+    verdict = str(summary["learning"]["verdict"])
+    learned = f"\n\nlearning: {verdict}" if verdict else ""
+    return f"{head}\n\n{best}{learned}\n\nlook further: coevo show {folder.address}, coevo report {folder.address}"
 
 
 def _facts(summary: Mapping[str, Json]) -> list[list[str]]:
@@ -51,6 +53,8 @@ def _facts(summary: Mapping[str, Json]) -> list[list[str]]:
         ["spent", f"{count(s['calls'], 'call')}, {count(s['tokens'], 'token')}, {duration(s['seconds'])}"],
         ["weights", _weights(s)],
     ]
+    if s["learning"]["verdict"]:
+        rows.append(["learning", str(s["learning"]["verdict"])])
     if s["message"]:
         rows.append(["error", str(s["message"])])
     if s["status"] in ("interrupted", "failed"):
@@ -110,9 +114,23 @@ def _indent(text: str) -> str:
     return "\n".join(f"    {line}".rstrip() for line in text.splitlines())
 
 
+def _probes(probes: Sequence[Mapping[str, Json]]) -> str:
+    if not probes:
+        return ""
+    heads = ("probe", "updates", "answers", "valid", "better", "score", "mean")
+    rows = [
+        [
+            f"gen {p['generation']}", str(p["updates"]), str(p["answers"]), percent(p["valid_rate"]),
+            percent(p["better_rate"]), number(p["score"], 3), number(p["mean"]),
+        ]
+        for p in probes
+    ]  # fmt: skip
+    return table(rows, heads)
+
+
 HEADS = (
     "gen", "batch", "op", "members", "answers", "valid", "best", "mean", "sigma", "moved", "informative",
-    "ratio", "tokens/s", "note",
+    "ratio", "cosine", "of all", "tokens/s", "note",
 )  # fmt: skip
 
 
@@ -131,7 +149,8 @@ def _batches(batches: Sequence[Mapping[str, Json]]) -> str:
                 percent(line["statuses"].get("ok", 0) / total if total else 0.0), number(best),
                 number(fmean(objectives) if objectives else None), number(metrics.get("sigma")),
                 percent(metrics.get("moved")), number(metrics.get("informative")),
-                number(metrics.get("variance_ratio"), 3), number(tokens / seconds if seconds else None, 3),
+                number(metrics.get("variance_ratio"), 3), number(metrics.get("cosine"), 2),
+                number(metrics.get("cosine_run"), 2), number(tokens / seconds if seconds else None, 3),
                 f"no step: {line['zero_update']}" if line["zero_update"] else "",
             )
         )  # fmt: skip

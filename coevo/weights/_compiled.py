@@ -171,21 +171,37 @@ def update(master: Any, table: Any, first: Any, skip: Any, h: Any, keys: Any, st
     return not_numbers
 
 
+@_jit(parallel=True)
+def add_bits(
+    bits: Any, values: Any, table: Any, first: Any, skip: Any, h: Any, keys: Any, steps: Any, together: Any, code: Any
+) -> None:
+    """Adds terms to 16-bit weights in place; `values` (65536,) are the numbers that the patterns mean.
+
+    With `together` the terms are summed in fp32 and the sum is rounded and added once, else each term is.
+    """
+    size, count = bits.shape[0], steps.shape[0]
+    for block in prange((size + BLOCK - 1) // BLOCK):
+        begin, end = block * BLOCK, min(block * BLOCK + BLOCK, size)
+        target, sums = bits[begin:end], np.zeros(end - begin, np.float32)
+        sum_bits = sums.view(np.uint32)
+        at = first + _U64(block * (BLOCK // 8))
+        for t in range(count):
+            _perturb(sums, sums, table, at, skip, h[0], h[1], keys[t, 0], keys[t, 1], steps[t])
+            if together and t < count - 1:
+                continue
+            for i in range(end - begin):
+                rounded = _as_bfloat16(sum_bits[i]) if code == BFLOAT16 else _as_float16(sum_bits[i])
+                sums[i] = values[target[i]] + values[rounded]
+                target[i] = _as_bfloat16(sum_bits[i]) if code == BFLOAT16 else _as_float16(sum_bits[i])
+                sums[i] = 0.0
+
+
 @_jit()
-def count_moved(master: Any, positions: Any, table: Any, h: Any, k: Any, step: Any, code: Any) -> Any:
-    pair = np.empty(2, np.float32)
+def perturb_at(master: Any, positions: Any, out: Any, table: Any, h: Any, k: Any, step: Any) -> None:
+    """Writes R(master + R(step·n)) of single elements; `out` and `positions` (n,)."""
     words = np.empty(4, np.uint32)
-    count = 0
+    indices = words.view(np.uint16)
     for i in range(positions.shape[0]):
         at = positions[i]
         _fill(words, 1, _U64(at >> 3), h[0], h[1], k[0], k[1])
-        pair[0] = master[at]
-        pair[1] = master[at] + step * table[words.view(np.uint16)[at & 7]]
-        bits = pair.view(np.uint32)
-        if code == FLOAT32:
-            count += bits[0] != bits[1]
-        elif code == BFLOAT16:
-            count += _as_bfloat16(bits[0]) != _as_bfloat16(bits[1])
-        else:
-            count += _as_float16(bits[0]) != _as_float16(bits[1])
-    return count
+        out[i] = master[at] + step * table[indices[at & 7]]

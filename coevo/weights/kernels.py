@@ -15,14 +15,15 @@ machine compiles it (seconds); where no cache folder can be written, the first c
 
 import sys
 from collections.abc import Sequence
+from functools import cache
 from threading import Lock
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coevo.weights import _compiled, noise
-from coevo.weights.dtypes import DType, Float32s, Stored, dtype_of
+from coevo.weights.dtypes import DType, Float32s, Stored, dtype_of, held_as
 
 if sys.byteorder != "little":
     raise ImportError("coevo's kernels read 32-bit words as pairs of 16-bit numbers: little-endian machines only")
@@ -129,15 +130,58 @@ def update(master: Float32s, *, name: str, terms: Sequence[tuple[int, np.float32
         return int(_compiled.update(target, noise.table(), first, skip, _halves(noise.tensor_key(name)), keys, steps))
 
 
-def count_moved(
-    master: Float32s, positions: NDArray[np.int64], dtype: DType, *, seed: int, name: str, step: np.float32
-) -> int:
-    """How many of the elements at flat `positions` (n,) are served other bits than the centre's.
+def add(
+    weights: Stored, *, name: str, terms: Sequence[tuple[int, np.float32]], together: bool = False, start: int = 0
+) -> None:
+    """Adds noise to served weights in place, in their own format: inexact, only for comparison.
 
-    Arguments as in `serve`; `master` is the whole tensor.
+    Term by term, w = cast(R(w + d)) with d = cast(R(step·n)). With `together` one such step for all of them:
+    d = cast(acc) with acc = R(acc + R(step·n)) from 0, as `update` sums. float32 weights are rounded to fp32
+    where others are cast.
+
+    Args:
+        weights: Any shape, C-contiguous: float32, uint16 (bfloat16 patterns) or float16; elements `start`
+            onward of the tensor `name`.
+        name: The tensor's checkpoint name.
+        terms: (seed, `noise.step32(number, scale)`) in the order that they are added; zero steps are skipped.
+        together: Whether they are summed first.
+        start: Flat index of the first element.
+
+    Raises:
+        TypeError: If `weights` are of another dtype.
+        ValueError: If `weights` are not contiguous, or `start` or a seed is out of range.
     """
-    if step == 0:
-        return 0
+    terms = [(seed, step) for seed, step in terms if step != 0]
+    dtype = dtype_of(weights)
+    if dtype == "float32":
+        for group in [terms] if together else [[term] for term in terms]:
+            update(cast("Float32s", weights), name=name, terms=group, start=start)
+        return
+    target = _flat(weights, "weights").view(np.uint16)
+    first, skip = _place(start)
+    keys = np.array([noise.split64(seed) for seed, _ in terms], dtype=np.uint32).reshape(-1, 2)  # (T, 2)
+    steps = np.array([step for _, step in terms], dtype=np.float32)  # (T,)
+    h, values = _halves(noise.tensor_key(name)), _values(dtype)
+    with _one_caller:
+        _compiled.add_bits(target, values, noise.table(), first, skip, h, keys, steps, together, _CODES[dtype])
+
+
+@cache
+def _values(dtype: DType) -> Float32s:
+    """The numbers that all bit patterns of a 16-bit format mean, float32 (65536,)."""
+    patterns: Stored = np.arange(1 << 16, dtype=np.uint16).view(held_as(dtype))
+    return noise.widen(patterns, dtype)
+
+
+def perturb_at(master: Float32s, positions: NDArray[np.int64], *, seed: int, name: str, step: np.float32) -> Float32s:
+    """R(master + R(step·n)) at flat `positions` (n,), float32 (n,): what `serve` casts; `master` is the whole tensor.
+
+    A step of zero copies without arithmetic.
+    """
     source, _, _ = _pair(master, master)
+    if step == 0:
+        return source[positions]
+    out = np.empty(positions.shape, dtype=np.float32)
     h, k = _halves(noise.tensor_key(name)), _halves(seed)
-    return int(_compiled.count_moved(source, positions, noise.table(), h, k, np.float32(step), _CODES[dtype]))
+    _compiled.perturb_at(source, positions, out, noise.table(), h, k, np.float32(step))
+    return out

@@ -26,11 +26,9 @@ from coevo.errors import CheckFailedError, RunError, UserError
 from coevo.weights import kernels, memory, noise
 from coevo.weights.digest import digest_of
 from coevo.weights.dtypes import DType, Float32s, Stored, held_as
+from coevo.weights.sample import Sample, gather, sample_of
 from coevo.weights.selection import Selection, TensorSpec
 from coevo.weights.stored import open_checkpoint, open_file, shortened, write_file
-
-SAMPLE = 1 << 16
-"""How many elements `moved` looks at."""
 
 
 class Master:
@@ -111,7 +109,7 @@ class Master:
         specs = self.selection.tensors
         self._specs = {name: spec for spec in specs for name in (spec.name, *spec.aliases)}
         self._views = memory.views(self._memory, self.selection)
-        self._sampled: list[tuple[TensorSpec, NDArray[np.int64]]] | None = None
+        self._sample: Sample | None = None
 
     def _load(self, folder: Path) -> None:
         stored = open_checkpoint(folder)
@@ -215,25 +213,30 @@ class Master:
         """`weights_digest` of the master as it is now, 64 hex digits."""
         return digest_of(self._views)
 
-    def moved(self, seed: int, sigma: float, dtype: DType) -> float:
-        """Share of a fixed sample of weights whose served value differs from the centre's, 0 to 1.
+    @property
+    def sample(self) -> Sample:
+        """The fixed sample of weights, a function of the selection; frozen tensors (scale 0) are not in it."""
+        if self._sample is None:
+            self._sample = sample_of(self.selection.tensors)
+        return self._sample
 
-        The sample is a function of the selection; frozen tensors (scale 0) are not in it.
-        """
-        if self._sampled is None:
-            self._sampled = _sample([spec for spec in self.selection.tensors if spec.scale != 0])
-        changed = sum(
-            kernels.count_moved(
-                self._views[spec.name],
-                positions,
-                dtype,
-                seed=seed,
-                name=spec.name,
-                step=noise.step32(sigma, spec.scale),
-            )
-            for spec, positions in self._sampled
-        )
-        return changed / max(1, sum(len(positions) for _, positions in self._sampled))
+    def sampled(self, seed: int | None = None, sigma: float = 0.0) -> Float32s:
+        """The sampled weights of a member, or of the centre for None, before they are cast: float32 (S,)."""
+
+        def read(spec: TensorSpec, positions: NDArray[np.int64]) -> Float32s:
+            values = self._views[spec.name]
+            if seed is None:
+                return values.reshape(-1)[positions]
+            step = noise.step32(sigma, spec.scale)
+            return kernels.perturb_at(values, positions, seed=seed, name=spec.name, step=step)
+
+        return gather(self.sample, read)
+
+    def moved(self, seed: int, sigma: float, dtype: DType) -> float:
+        """Share of the sample whose served bits differ from the centre's, 0 to 1."""
+        member, centre = (noise.cast(self.sampled(*who), dtype) for who in ((seed, sigma), (None, 0.0)))
+        unsigned = f"u{member.itemsize}"
+        return np.count_nonzero(member.view(unsigned) != centre.view(unsigned)) / max(1, member.size)
 
     def export_arrays(self, dtype: DType | None = None) -> Iterator[tuple[str, Stored]]:
         """Each tensor's name and centre as `dtype`, or as the checkpoint stores it, made one at a time."""
@@ -274,20 +277,3 @@ class Master:
             raise CheckFailedError(f"the anchor {str(path)!r} has digest {found}, the journal says {digest}")
         for name, values in arrays.items():
             self._views[name][...] = values
-
-
-def _sample(specs: Sequence[TensorSpec]) -> list[tuple[TensorSpec, NDArray[np.int64]]]:
-    """About SAMPLE flat positions, uniform over all elements of the tensors, as (tensor, sorted positions)."""
-    ends = np.cumsum([spec.size for spec in specs], dtype=np.int64)
-    total = int(ends[-1]) if specs else 0
-    if total <= SAMPLE:
-        chosen = np.arange(total, dtype=np.int64)
-    else:
-        counter = np.zeros((4, SAMPLE), dtype=np.uint32)
-        counter[0] = np.arange(SAMPLE)
-        words = noise.philox4x32(counter, noise.split64(noise.tensor_key("sample of moved"))).astype(np.uint64)
-        chosen = np.sort(((words[0] << np.uint64(32) | words[1]) % np.uint64(total)).astype(np.int64))
-    owners = np.searchsorted(ends, chosen, side="right")
-    return [
-        (spec, chosen[owners == i] - (int(ends[i]) - spec.size)) for i, spec in enumerate(specs) if (owners == i).any()
-    ]

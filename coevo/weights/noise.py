@@ -157,6 +157,13 @@ def cast(values: Float32s, dtype: DType) -> Stored:
     return np.array(values, dtype=np.float32)
 
 
+def widen(values: Stored, dtype: DType) -> Float32s:
+    """The float32 values, same shape, of weights held as `dtype`; exact, and no copy of float32."""
+    if dtype == "bfloat16":
+        return from_bfloat16(values.astype(np.uint16, copy=False))
+    return values.astype(np.float32, copy=False)
+
+
 def step32(number: float, scale: float) -> np.float32:
     """`number * scale` (a sigma or a coefficient, times a tensor's scale), multiplied in float64, then fp32.
 

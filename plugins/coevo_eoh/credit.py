@@ -17,8 +17,8 @@ from coevo.shaping import average_ranks
 from coevo_eoh.population import Heuristic
 
 FAILURE = 0.0
-DUPLICATE = 0.2
-WORSE = (0.4, 0.6)
+DUPLICATE = 0.4
+WORSE = (0.45, 0.6)
 BETTER = (0.8, 1.0)
 
 UNIT = 0.1
@@ -40,15 +40,17 @@ def parent_data(parents: Sequence[Heuristic], spread: float) -> dict[str, Any]:
 def tiered_credits(buffer: Buffer, population: Iterable[Heuristic], baseline: float | None) -> list[float]:
     """One credit per rollout of `buffer`, in plan order.
 
-    A duplicate equals a parent, a member of the population or an earlier rollout of the batch. An answer
-    without parents is measured against `baseline` (a return), or by its rank among such answers.
+    A duplicate equals a parent or a heuristic of the population. Repeating what the same batch said before is none:
+    it would count against the later members, and within a member it hides what its weights are worth behind how
+    varied its answers happened to be. An answer without parents is measured against `baseline` (a return), or by
+    its rank among such answers.
 
     Args:
         buffer: of one operator.
         population: heuristics kept when the batch was asked.
         baseline: return of the task's baseline, if it has one.
     """
-    seen = {key for heuristic in population for key in heuristic.keys}
+    kept = {key for heuristic in population for key in heuristic.keys}
     earned = [FAILURE] * len(buffer.rollouts)
     unreferenced: list[tuple[int, float]] = []
     for index, rollout in enumerate(buffer.rollouts):
@@ -57,13 +59,12 @@ def tiered_credits(buffer: Buffer, population: Iterable[Heuristic], baseline: fl
             continue
         context = buffer.batch.contexts[rollout.provenance.context]
         shown = set(cast(Sequence[str], context.data.get("keys", ())))
-        if not heuristic.keys.isdisjoint(seen | shown):
+        if not heuristic.keys.isdisjoint(kept | shown):
             earned[index] = DUPLICATE
         elif (reference := _reference(context, baseline)) is None:
             unreferenced.append((index, heuristic.value))
         else:
             earned[index] = _against(*reference, heuristic.value)
-        seen |= heuristic.keys
     for index, credit in _by_rank(unreferenced):
         earned[index] = credit
     return earned

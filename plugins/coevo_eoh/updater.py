@@ -47,6 +47,9 @@ class EvolutionOfHeuristics:
         offspring: answers per operator; None: N. An adapting batch is enlarged to give every member of
             the parameter updater its answers.
         show_objectives: whether prompts tell how good the parents are.
+        shared_prompts: whether all members of an adapting batch are asked the same prompts, as many as each has
+            answers: they are then compared by their weights and not by the parents that they happened to get. Without,
+            every answer has a prompt of its own (Agentic ESOpt).
         initial_batches: tries, of N answers each, to fill the population with N distinct programs.
 
     Raises:
@@ -64,6 +67,7 @@ class EvolutionOfHeuristics:
         parents: Count = 2,
         offspring: Annotated[int | None, Field(ge=1)] = None,
         show_objectives: bool = True,
+        shared_prompts: bool = True,
         initial_batches: Count = 4,
     ) -> None:
         if brief.hole == "none":
@@ -83,6 +87,7 @@ class EvolutionOfHeuristics:
         self._size, self._offspring = population, offspring or population
         self._operators, self._adapt = operators, frozenset(adapt)
         self._parents, self._show_objectives = parents, show_objectives
+        self._shared = shared_prompts
         self._initial_batches = initial_batches
         baseline = brief.baseline()
         sign = -1.0 if brief.direction == "minimize" else 1.0
@@ -111,7 +116,10 @@ class EvolutionOfHeuristics:
         adapts = operator in self._adapt
         count = self._offspring
         if adapts and (answers := self._services.batch_answers):
-            count = -(-count // answers) * answers  # the same number for every member
+            if self._shared and count <= answers:
+                count = self._services.member_answers
+            else:
+                count = -(-count // answers) * answers  # the same number for every member
         asked = operator if self._population else "i1"
         rng = np.random.default_rng(self._services.seed("parents"))
         shown = 0 if asked == "i1" else PARENTS.get(asked, self._parents)

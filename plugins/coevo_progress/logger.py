@@ -49,6 +49,12 @@ class Progress:
             self._line(batch_line(report, self._state.info))
 
     @hookimpl
+    def probe_finished(self, report: BatchReport) -> None:
+        """What the centre answers now."""
+        if self._state is not None:
+            self._line(self._state.probe(report))
+
+    @hookimpl
     def generation_finished(self, report: GenerationReport) -> None:
         """For the pace."""
         if self._state is not None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 from coevo import BatchReport, GenerationReport, Rollout, RunInfo
+from coevo.learning import Judge
 
 BETTER_IS_LESS = "minimize"
 
@@ -34,6 +35,33 @@ class Tally:
                 self.objectives.append(rollout.metrics.get("objective", rollout.return_))
 
 
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What the centre answered to the fixed question; shares of all answers."""
+
+    generation: int
+    answers: int
+    valid: float
+    better: float | None
+    score: float | None
+    seconds: float
+
+    @classmethod
+    def of(cls, report: BatchReport, info: RunInfo) -> Probe:
+        """From a probe's report."""
+        judge = Judge(info.direction, None if info.baseline is None else info.baseline[1], info.failure)
+        answers = sum(report.statuses.values())
+        credits = judge.credits(report.objectives, answers)
+        return cls(
+            report.generation,
+            answers,
+            report.valid_rate,
+            judge.better(report.objectives, answers),
+            fmean(credits) if credits else None,
+            report.seconds,
+        )
+
+
 @dataclass(slots=True)
 class State:
     """A run so far, from the observer hooks in whatever order they come.
@@ -48,6 +76,8 @@ class State:
     generation: int = 0
     tally: Tally = field(default_factory=Tally)
     adapted: BatchReport | None = None
+    first_probe: Probe | None = None
+    last_probe: Probe | None = None
     best: float | None = None
     sizes: dict[int, int] = field(default_factory=dict[int, int])
     batches: int = 0
@@ -60,6 +90,8 @@ class State:
 
     def rollouts(self, generation: int, rollouts: Sequence[Rollout]) -> None:
         """A chunk is on disk."""
+        if rollouts and rollouts[0].provenance.purpose == "probe":
+            return
         self.generation = generation
         self.tally.add(rollouts)
 
@@ -74,6 +106,13 @@ class State:
             self.best = report.best.objective
         self.tally = Tally()
         self.batch_started = self.clock()
+
+    def probe(self, report: BatchReport) -> str:
+        """The centre was probed; returns the line that says so."""
+        self.last_probe = Probe.of(report, self.info)
+        self.first_probe = self.first_probe or self.last_probe
+        self.batch_started = self.clock()
+        return probe_line(self.last_probe, self.first_probe)
 
     def finished(self, report: GenerationReport) -> None:
         """A generation is over; one that a resumed run only had to close says nothing of the pace."""
@@ -135,7 +174,26 @@ def signs_of_life(metrics: Mapping[str, float], members: int) -> list[str]:
         words.append(f"informative {metrics['informative']:.0f}/{members}")
     if "variance_ratio" in metrics:
         words.append(f"between/within variance {metrics['variance_ratio']:.2f}")
+    if "cosine_run" in metrics:
+        words.append(f"cosine {metrics['cosine']:.2f} (of all updates {metrics['cosine_run']:.2f})")
     return words
+
+
+def probe_words(probe: Probe) -> str:
+    """What the centre answers to the fixed question."""
+    words = [f"{100.0 * probe.valid:.0f} % valid"]
+    if probe.better is not None:
+        words.append(f"{100.0 * probe.better:.0f} % better than the baseline")
+    if probe.score is not None:
+        words.append(f"score {probe.score:.3f}")
+    return ", ".join(words)
+
+
+def probe_line(probe: Probe, first: Probe) -> str:
+    """A probe in one line, with the run's first one beside it."""
+    done = f"after {probe.generation} {'generation' if probe.generation == 1 else 'generations'}"
+    before = "" if probe is first else f" (at first {probe_words(first)})"
+    return f"probe of the centre {done}: {probe.answers} answers, {probe_words(probe)}{before}, {clock(probe.seconds)}"
 
 
 def batch_line(report: BatchReport, info: RunInfo) -> str:

@@ -10,24 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, cast
 
-import numpy as np
 from pydantic import Field
 
-from coevo import Batch, Brief, Buffer, Context, Rollout, Services
+from coevo import Batch, Brief, Buffer, Context, Services
 from coevo.buffer import with_credits
 from coevo.records import Json
-from coevo.shaping import average_ranks
+from coevo.shaping import bounded_credit, bounded_ranks
 
 BATCH = 20
-
-FAILURE = 0.0
-"""Credit of a draw that is no valid program."""
-
-LOWEST, HIGHEST = 0.4, 1.0
-"""Credits of the worst and of the best valid program."""
-
-BEST_GAIN, WORST_GAIN = 0.15, -0.5
-"""Gains over the baseline, as a share of its value, from which credit is `HIGHEST` and `LOWEST`."""
 
 
 class Sample:
@@ -71,18 +61,12 @@ class Sample:
         """Bounded credit: 0 for a failure, else 0.4 to 1.0, linear in the gain over the baseline.
 
         Where there is no baseline (or it is 0, so that gains have no unit), the average rank within the
-        batch takes its place. Bounds keep one terrible program from drowning the differences of all others.
+        batch takes its place.
         """
+        returns = [rollout.return_ for rollout in buffer.rollouts]
         if self._baseline:
-            return with_credits(buffer, [self._against(self._baseline, r) for r in buffer.rollouts])
-        return with_credits(buffer, _by_rank(buffer.rollouts))
-
-    def _against(self, baseline: float, rollout: Rollout) -> float:
-        if rollout.return_ is None:
-            return FAILURE
-        gain = (rollout.return_ - baseline) / abs(baseline)
-        share = (gain - WORST_GAIN) / (BEST_GAIN - WORST_GAIN)
-        return LOWEST + (HIGHEST - LOWEST) * min(max(share, 0.0), 1.0)
+            return with_credits(buffer, [bounded_credit(value, self._baseline) for value in returns])
+        return with_credits(buffer, bounded_ranks(returns))
 
     def tell(self, buffer: Buffer) -> None:
         """Remember nothing; this generation is done. The run itself keeps the best program."""
@@ -95,13 +79,3 @@ class Sample:
     def load_state_dict(self, state: Json) -> None:
         """The inverse of `state_dict`."""
         self._finished = int(cast(Mapping[str, Any], state)["finished"])
-
-
-def _by_rank(rollouts: tuple[Rollout, ...]) -> list[float]:
-    """Average ranks of the valid returns, scaled into [LOWEST, HIGHEST]; a lone one gets the middle."""
-    valid = np.array([r.return_ for r in rollouts if r.return_ is not None], dtype=np.float64)
-    if valid.size == 0:
-        return [FAILURE] * len(rollouts)
-    shares = average_ranks(valid) / (valid.size - 1) if valid.size > 1 else np.array([0.5])
-    scaled = iter((LOWEST + (HIGHEST - LOWEST) * shares).tolist())
-    return [FAILURE if r.return_ is None else next(scaled) for r in rollouts]

@@ -57,6 +57,7 @@ class TransformersEngine:
         chat_options: dict[str, Any] | None = None,
         scales: dict[str, float] | None = None,
         master: Literal["host", "disk", "device"] = "host",
+        weights: Literal["exact", "inplace", "inplace-sum"] = "exact",
         canary: bool = True,
     ) -> None:
         """Loads the model and runs the canary.
@@ -75,7 +76,11 @@ class TransformersEngine:
             chat_options: further arguments of the chat template, for every request.
             scales: (glob → factor) on sigma and update of the tensors that match; 0 freezes them.
             master: where the fp32 master lies; `device` keeps a copy beside the model besides.
-            canary: whether to prove at start that the served weights are what generates.
+            weights: `exact` serves every member from the master. The others, for comparison only and on the
+                CPU only, add noise to the served weights in place and subtract it again, as published scripts
+                do: `inplace` also adds each term of an update by itself, `inplace-sum` adds their fp32 sum.
+            canary: whether to prove at start that the served weights are what generates; in-place weights
+                are never proved.
 
         Raises:
             MissingExtraError: torch or transformers is not installed.
@@ -101,6 +106,7 @@ class TransformersEngine:
             chat_options=options,
             scales=tuple((scales or {}).items()),
             master=master,
+            weights=weights,
             canary=canary,
         )
         self._slot: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
@@ -177,8 +183,18 @@ class TransformersEngine:
         """Share of a fixed sample of weights whose served value the perturbation changes, 0 to 1."""
         return self._here(lambda: self._session.weights.moved(perturbation))
 
+    def reached(self) -> Mapping[str, float]:
+        """How much of the last update reached the served weights, on a fixed sample; empty before one.
+
+        `cosine` of the update and `cosine_run` of all since the base, each between the change meant (fp32) and
+        the change served; `drift` (rms) and `drifted` (share of weights): served against its definition.
+        """
+        return self._here(lambda: self._session.weights.reached())
+
     def export(self, path: Path, dtype: str | None = None) -> None:
         """Write the centre as a folder that transformers loads, in the checkpoint's own format by default.
+
+        It is made from the master: with in-place weights it is what was meant, not what was served.
 
         Raises:
             UserError: the folder is in use, or the format unknown.

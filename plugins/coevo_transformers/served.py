@@ -3,12 +3,13 @@
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from coevo.errors import CheckFailedError, UserError
 from coevo.records import Perturbation, SeedsUpdate, Update
@@ -16,8 +17,12 @@ from coevo.weights import noise
 from coevo.weights.digest import digest_of
 from coevo.weights.dtypes import DType, Stored
 from coevo.weights.master import Master
-from coevo.weights.selection import Selection
+from coevo.weights.reach import Reach
+from coevo.weights.selection import Selection, TensorSpec
 from coevo.weights.stored import open_file
+
+Served: TypeAlias = Perturbation | Literal["nothing"] | None
+"""What the parameters hold: a member, the centre (None), or weights that are out of date."""
 
 _AS_NUMPY = {torch.bfloat16: (torch.int16, np.uint16), torch.float16: (torch.float16, np.float16)}
 
@@ -31,7 +36,12 @@ class ServedWeights:
     Attributes:
         master: The fp32 master.
         apply_seconds: Wall time of all updates so far.
+        note: How they are served, for the start line, where it is not this way.
+        derived: Whether what is served is a function of the master.
     """
+
+    note = ""
+    derived = True
 
     def __init__(
         self,
@@ -57,16 +67,19 @@ class ServedWeights:
         }
         self._mirror: dict[str, torch.Tensor] | None = {} if where == "device" else None
         self._mirror_stale = True
-        self._current: Perturbation | Literal["nothing"] | None = "nothing"
+        self._current: Served = "nothing"
         self._digest = ""
         self.apply_seconds = 0.0
         self.serve(None)
+        self._reach = Reach(self.master, self._dtype, self._read_at, derived=self.derived)
 
     @property
     def dtype(self) -> DType:
         """The format of most of the weights that are served."""
-        largest = max(self.selection.tensors, key=lambda spec: spec.size)
-        return cast(DType, str(self._parameters[largest.name].dtype).removeprefix("torch."))
+        return self._dtype(max(self.selection.tensors, key=lambda spec: spec.size))
+
+    def _dtype(self, spec: TensorSpec) -> DType:
+        return cast(DType, str(self._parameters[spec.name].dtype).removeprefix("torch."))
 
     def serve(self, perturbation: Perturbation | None) -> None:
         """Make the parameters those of a member, or of the centre; free where they are already.
@@ -81,14 +94,18 @@ class ServedWeights:
                 perturbation = None
         if self._current == perturbation:
             return
-        self._current = "nothing"  # an exception half way leaves neither the old nor the new
+        was, self._current = self._current, "nothing"  # an exception half way leaves neither the old nor the new
+        self._write(was, perturbation)
+        self._current = perturbation
+
+    def _write(self, was: Served, perturbation: Perturbation | None) -> None:
+        """Change the parameters from what they were, which does not matter here."""
         seed, sigma = (None, 0.0) if perturbation is None else (perturbation.seed, perturbation.sigma)
         if self._mirror is None:
             for name, parameter in self._parameters.items():
                 self._serve_from_host(name, parameter, seed, sigma)
         else:
             self._serve_from_mirror(self._mirror, seed, sigma)
-        self._current = perturbation
 
     def _serve_from_host(self, name: str, parameter: torch.nn.Parameter, seed: int | None, sigma: float) -> None:
         if parameter.device.type == "cpu":
@@ -124,6 +141,10 @@ class ServedWeights:
             self._digest = self.master.digest()
         return self._digest
 
+    def identity(self) -> str:
+        """What of the centre goes into a policy's name."""
+        return self.digest()
+
     def apply(self, update: Update) -> None:
         """Move the master; what is served is made anew at the next `serve`.
 
@@ -138,21 +159,45 @@ class ServedWeights:
         if not update.terms:
             return
         started = time.monotonic()
-        self._changed()
-        self.master.apply(update.terms)
+        self._settle()
+        with self._reach.update():
+            self._move(update.terms)
         self.apply_seconds += time.monotonic() - started
+
+    def _settle(self) -> None:
+        """Before an update: compare what has been serving until now with what it should have been."""
+        if self._current is None:
+            self._reach.check(None, 0.0)
+        elif self._current != "nothing":
+            self._reach.check(self._current.seed, self._current.sigma)
+
+    def _move(self, terms: Sequence[tuple[int, float]]) -> None:
+        self._changed()
+        self.master.apply(terms)
 
     def load_anchor(self, path: Path) -> None:
         """Take the master from an anchor; one that does not hold what it says leaves it as it was."""
         try:
-            said = open_file(path)[1].get("digest", "")
-            self._changed()
-            self.master.load_anchor(path, said)
+            self.master.load_anchor(path, open_file(path)[1].get("digest", ""))
         except (CheckFailedError, UserError):
             return  # torn or damaged: the caller compares digests and takes an older one
+        self._changed()
 
     def _changed(self) -> None:
         self._current, self._digest, self._mirror_stale = "nothing", "", True
+
+    def reached(self) -> dict[str, float]:
+        """How much of the updates reached what generates; see `coevo.weights.reach`.
+
+        `drift` and `drifted` are of what was serving when the update came, against its definition.
+        """
+        return self._reach.told()
+
+    def _read_at(self, spec: TensorSpec, positions: NDArray[np.int64]) -> Stored:
+        flat = self._parameters[spec.name].data.reshape(-1)
+        if flat.device.type == "cpu":
+            return as_numpy(flat)[positions]
+        return as_numpy(flat[torch.tensor(positions, device=flat.device)].cpu())
 
     def moved(self, perturbation: Perturbation) -> float:
         """Share of a fixed sample of weights whose served value the perturbation changes, 0 to 1."""

@@ -21,9 +21,10 @@ from coevo.weights.dtypes import Stored
 from coevo.weights.selection import select, with_scales
 from coevo_transformers.completing import Completer, Limits
 from coevo_transformers.decode import Decoder
+from coevo_transformers.inplace import WeightsOption, refuse_elsewhere, serving
 from coevo_transformers.loading import DTypeOption, choose_device, choose_dtype, load
 from coevo_transformers.prompts import Prompts
-from coevo_transformers.served import ServedWeights, policy_id
+from coevo_transformers.served import policy_id
 
 _PROBE_TOKENS = 12
 
@@ -43,6 +44,7 @@ class Settings:
     chat_options: Mapping[str, Json]
     scales: tuple[tuple[str, float], ...]
     master: Literal["host", "disk", "device"]
+    weights: WeightsOption
     canary: bool
 
 
@@ -64,26 +66,33 @@ class Session:
             torch.set_num_threads(settings.threads)
             numba.set_num_threads(min(settings.threads, int(numba.config.NUMBA_NUM_THREADS)))  # type: ignore[attr-defined]
         self.device = choose_device(settings.device)
+        self.exact = settings.weights == "exact"
+        if not self.exact:
+            refuse_elsewhere(settings.weights, self.device, settings.master)
         self.dtype = choose_dtype(settings.dtype, self.device)
         loaded = load(self.folder, self.dtype, self.device, settings.attention)
         selection = with_scales(select(self.folder, loaded.tensors), settings.scales)
-        self.weights = ServedWeights(selection, self.folder, loaded.parameters, where=settings.master)
+        self.weights = serving(settings.weights)(selection, self.folder, loaded.parameters, where=settings.master)
         self.prompts = Prompts(loaded.tokenizer, settings.chat_options)
         self.decoder = Decoder(loaded.model, loaded.pad_id)
         context = _context(settings.context, loaded.context_tokens)
         limits = Limits(context, settings.rows, settings.cache_tokens)
         self.completer = Completer(self.decoder, self.prompts, loaded.tokenizer, loaded.eos_ids, limits)
         self._vocabulary = int(loaded.model.get_input_embeddings().weight.shape[0])
-        self.canary: Canary | None = run_canary(_Inspection(self), self.weights.master) if settings.canary else None
+        # In-place weights cannot pass it: that their centre does not come back is what they are here to show.
+        proved = settings.canary and self.exact
+        self.canary: Canary | None = run_canary(_Inspection(self), self.weights.master) if proved else None
 
     @property
     def repeats(self) -> bool:
         """Whether equal questions get equal answers, as far as the canary saw."""
+        if not self.exact:
+            return False  # the weights depend on every member that was served before
         return self.canary.repeats if self.canary else self.device.type == "cpu"
 
     def policy_id(self, perturbation: Perturbation | None) -> str:
         """The name of the weights that a perturbation serves now."""
-        return policy_id(self.weights.digest(), perturbation, self.weights.selection)
+        return policy_id(self.weights.identity(), perturbation, self.weights.selection)
 
     def logits(self) -> dict[str, NDArray[np.float32]]:
         """Logits (V,) for a fixed prompt, after it and one token later, from an empty cache."""
@@ -103,6 +112,8 @@ class Session:
             "threads": str(torch.get_num_threads()),
             "master": f"{'host' if where == 'device' else where}{beside}, {size}",
         }
+        if self.weights.note:
+            told["weights"] = self.weights.note
         if self.canary:
             told["canary"] = f"{self.canary.read_back} tensors proved in {self.canary.seconds:.1f} s"
         return told
@@ -113,6 +124,7 @@ class Session:
             "base": str(self.folder),
             "selection": self.weights.selection.to_json(),
             "dtype": self.dtype,
+            "weights": self._settings.weights,
             "device": str(self.device),
             "threads": torch.get_num_threads(),
             "processor": platform.processor() or platform.machine(),

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,28 @@ def test_the_view_says_that_the_weights_did_not_move():
     assert "did not move: sigma is 0" in console.file.getvalue()
 
 
+def test_a_probe_tells_what_the_centre_answers_now_and_at_first():
+    state = State(INFO)
+    probed = replace(report(), generation=0, purpose="probe", members=0)
+    assert state.probe(probed) == (
+        "probe of the centre after 0 generations: 4 answers, 75 % valid, 25 % better than the baseline, "
+        "score 0.480, 0:02"
+    )
+    line = state.probe(replace(probed, generation=5, statuses={"ok": 4}, objectives=(6.0, 6.0, 6.0, 7.0)))
+    assert line.startswith("probe of the centre after 5 generations: 4 answers, 100 % valid, 75 % better")
+    assert "(at first 75 % valid, 25 % better than the baseline, score 0.480)" in line
+    console = Console(file=io.StringIO(), width=200)
+    console.print(View(state, console).render())
+    assert "at first 75 % valid" in console.file.getvalue()
+
+
+def test_the_rollouts_of_a_probe_are_not_counted_for_the_batch():
+    state = State(INFO)
+    asked = rollout(6.5)
+    state.rollouts(0, [replace(asked, provenance=replace(asked.provenance, purpose="probe"))])
+    assert state.tally.done == 0
+
+
 def test_observers_may_come_in_any_order_or_not_at_all():
     progress = Progress(console=Console(file=io.StringIO(), width=20))
     progress.rollouts_finished(0, [rollout(1.0)])
@@ -104,7 +127,10 @@ def test_a_pipe_gets_a_line_a_batch_and_no_control_characters(coevo, small):
     assert "\x1b" not in out
     lines = out.splitlines()
     assert lines[0] == "run a in runs/a: task aim, param es, context fixed; device numpy, dtype float32"
-    assert [line[:14] for line in lines[1:5]] == ["generation 1/2"] * 2 + ["generation 2/2"] * 2
+    assert lines[1].startswith("probe of the centre after 0 generations: 63 answers, ")
+    assert [line[:14] for line in lines[2:6]] == ["generation 1/2"] * 2 + ["generation 2/2"] * 2
+    assert lines[6].startswith("probe of the centre after 2 generations: 63 answers, ")
+    assert "(at first " in lines[6]
 
 
 @pytest.mark.parametrize("interrupt", [False, True], ids=["to its end", "Ctrl-C"])

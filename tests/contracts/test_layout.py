@@ -10,11 +10,14 @@ import pytest
 from coevo import discovery
 from coevo.assembly import table_names, validate
 from coevo.config import build, read_file
+from coevo.study.conduct import check_parts
+from coevo.study.plan import read_study
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 SOURCES = sorted(p for root in ("coevo", "plugins", "tasks") for p in (ROOT / root).rglob("*.py"))
-CONFIGS = sorted((ROOT / "configs").glob("**/*.toml"))
+STUDIES = sorted((ROOT / "configs/studies").glob("**/*.toml"))
+CONFIGS = sorted(set((ROOT / "configs").glob("**/*.toml")) - set(STUDIES))
 
 
 def lines(path):
@@ -53,6 +56,18 @@ def test_a_config_parses_and_begins_with_its_command(path):
     assert str(path.relative_to(ROOT)) in first
     registries = discovery.load(folder=ROOT / "configs").registries()
     validate(build(read_file(path), table_names(registries)), registries)
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda p: p.name)
+def test_a_study_parses_and_begins_with_its_command(path, monkeypatch):
+    first = path.read_text(encoding="utf-8").partition("\n")[0]
+    assert first == f"# coevo study {path.relative_to(ROOT)}"
+    # The model need not be here.
+    monkeypatch.setattr("coevo.study.conduct.check_model", lambda *_: None)
+    study, plugins = read_study(path)
+    for run in study.runs:
+        check_parts(run, plugins.registries())
+    assert study.name == path.stem
 
 
 def test_the_page_of_the_command_line_is_up_to_date():

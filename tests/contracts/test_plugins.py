@@ -73,7 +73,8 @@ def test_a_strangers_plugin_evolves(installed):
     small = ["--plugin", str(FAKES), "--task", "aim", "--engine", "numbers", "--set", "es.sigma=0.3"]
     done = coevo(installed, "run", *small, "--context", "encourage", "--generations", "6", "--name", "a")
     assert (done.returncode, done.stderr) == (0, "")
-    state = [json.loads(line) for line in Path("runs/a/journal.jsonl").read_text().splitlines()][-2]["states"]
+    lines = [json.loads(line) for line in Path("runs/a/journal.jsonl").read_text().splitlines()]
+    state = [line for line in lines if line["kind"] == "batch"][-1]["states"]
     assert state["contexts"]["components"]["prompt"].startswith("Try something bolder. ")
     assert json.loads(coevo(installed, "show", "a", "--json").stdout)["updates"] == 6
 

@@ -21,6 +21,17 @@ def rollout(member=0, context=0, example="x", *, status="ok", return_=1.0, credi
     return Rollout(provenance, status, return_ if status == "ok" else None, Trajectory(), credit=credit)
 
 
+def with_common_seeds(credits) -> Buffer:
+    """credits (members, seeds): one prompt, and the members share their sampling seeds."""
+    rollouts = tuple(
+        dataclasses.replace(r, provenance=dataclasses.replace(r.provenance, sampling_seed=100 + seed, sample=seed))
+        for seed, r in (
+            (seed, rollout(member, credit=c)) for member, row in enumerate(credits) for seed, c in enumerate(row)
+        )
+    )
+    return Buffer(Batch(CONTEXTS[:1]), MEMBERS, rollouts)
+
+
 def credited(credits, *, pairing="cross", contexts=CONTEXTS, places=GRID) -> Buffer:
     batch = Batch(contexts, pairing)
     rollouts = tuple(rollout(*place, credit=c) for place, c in zip(places, credits, strict=True))
@@ -108,8 +119,22 @@ def test_informative_members_differ_from_the_median_member():
 
 def test_the_variance_ratio_is_that_of_a_one_way_analysis_of_variance():
     # Members 0 and 1 with answers (1, 3) and (5, 9): between 25, within (2 + 8)/2 = 5, on raw zip credits.
-    places = [(0, 0, "x"), (0, 1, "x"), (1, 0, "x"), (1, 1, "x")]
+    places = [(0, 0, "x"), (0, 0, "x"), (1, 1, "x"), (1, 1, "x")]
     assert member_credits(credited([1.0, 3.0, 5.0, 9.0], pairing="zip", places=places)).variance_ratio == 5.0
+
+
+def test_members_of_a_zip_batch_that_are_asked_the_same_are_compared_prompt_by_prompt():
+    # The second prompt earns 3 more: less their prompts' means the answers are (-2, -3) and (2, 3).
+    places = [(0, 0, "x"), (0, 1, "x"), (1, 0, "x"), (1, 1, "x")]
+    found = member_credits(credited([1.0, 3.0, 5.0, 9.0], pairing="zip", places=places))
+    assert found.means == pytest.approx([-2.5, 2.5])
+    assert found.variance_ratio == pytest.approx(25.0 / (1.0 / (4 - 2 - 1)))
+
+
+def test_prompts_lost_to_engine_errors_do_not_change_how_members_are_compared():
+    places = [(0, 0, "x"), (0, 1, "x"), (1, 0, "x"), (1, 1, "x")]
+    found = member_credits(credited([1.0, 3.0, 5.0, None], pairing="zip", places=places))
+    assert found.means == pytest.approx([-1.0, 2.0])
 
 
 def test_pure_noise_has_a_variance_ratio_near_one():
@@ -129,3 +154,17 @@ def test_pure_noise_has_a_variance_ratio_near_one():
 def test_a_ratio_that_cannot_be_told_is_nan():
     places = [(m, 0, "x") for m in range(3)]
     assert math.isnan(member_credits(credited([1.0, 2.0, 3.0], places=places)).variance_ratio)
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(0.0, 10.0))
+def test_what_a_common_stream_of_random_numbers_is_worth_to_all_is_no_difference(seed, shared):
+    rng = np.random.default_rng(seed)
+    own = rng.normal(size=(3, 8))
+    credits = own + shared * rng.normal(size=8)
+    found = member_credits(with_common_seeds(credits))
+    # Two-way analysis of variance without interaction, by its textbook sums of squares.
+    rows, columns = credits.mean(1, keepdims=True), credits.mean(0, keepdims=True)
+    between = 8 * ((rows - credits.mean()) ** 2).sum() / 2
+    residual = ((credits - rows - columns + credits.mean()) ** 2).sum() / (2 * 7)
+    assert found.variance_ratio == pytest.approx(between / residual)
+    assert found.means == pytest.approx((rows - credits.mean())[:, 0])

@@ -1,57 +1,20 @@
 """The loop on a small real engine: it learns, commits, resumes to the last bit and never exceeds a budget."""
 
-import json
 from pathlib import Path
 
 import fakes
-import pluggy
 import pytest
+from loop_kit import config, journal, plugins, rollouts
 
 import coevo
-import coevo_es
-import coevo_none
-from coevo import hookspecs
 from coevo.app import resume
-from coevo.codec import to_json
-from coevo.discovery import Plugins
 from coevo.errors import PluginError, RunError, UserError
 from coevo.folder import RunFolder
-from coevo.frames import read_chunks
-
-
-def plugins(*extra):
-    manager = pluggy.PluginManager("coevo")
-    manager.add_hookspecs(hookspecs)
-    for plugin in (fakes, coevo_es, coevo_none, *extra):
-        manager.register(plugin)
-    return Plugins(manager)
 
 
 @pytest.fixture(autouse=True)
 def _in_tmp(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-
-
-def config(name="a", **changes):
-    es = {"population": 8, "sigma": 0.3, "alpha": 0.3, "sigma_schedule": "constant"}
-    base = {"task": "aim", "engine": "numbers", "context": "fixed", "param": "es", "generations": 3}
-    return {**base, "name": name, "loggers": [], "es": es, **changes}
-
-
-def without_time(value):
-    if isinstance(value, dict):
-        return {k: without_time(v) for k, v in value.items() if k not in ("time", "check")}
-    return [without_time(v) for v in value] if isinstance(value, list) else value
-
-
-def journal(name):
-    text = Path(f"runs/{name}/journal.jsonl").read_text(encoding="utf-8")
-    return [without_time(json.loads(line)) for line in text.splitlines()]
-
-
-def rollouts(name):
-    files = sorted(RunFolder.find(name).path.joinpath("rollouts").iterdir())
-    return [without_time(to_json(r)) for f in files for chunk in read_chunks(f) for r in chunk]
 
 
 def test_es_moves_the_weights_towards_the_target():
@@ -87,13 +50,14 @@ class StopPlugin:
         engines.register("stops", Stops)
 
 
-@pytest.mark.parametrize("after", [0, 1, 2, 5, 9, 14, 20])
-def test_a_run_that_dies_anywhere_and_is_resumed_equals_an_unbroken_one(after, monkeypatch):
-    rows = {"chunk": 3}
-    coevo.run(config("whole", engine="stops", rollouts=rows), plugins(StopPlugin()))
+@pytest.mark.parametrize("probe", [{"every": 0}, {"every": 1, "answers": 6}], ids=["no probes", "probes"])
+@pytest.mark.parametrize("after", [0, 1, 2, 5, 9, 14, 20, 40])
+def test_a_run_that_dies_anywhere_and_is_resumed_equals_an_unbroken_one(after, probe, monkeypatch):
+    same = {"engine": "stops", "rollouts": {"chunk": 3}, "probe": probe, "calls": 200}
+    coevo.run(config("whole", **same), plugins(StopPlugin()))
     monkeypatch.setattr(Stops, "left", after)
     with pytest.raises(RunError, match="killed"):
-        coevo.run(config("cut", engine="stops", rollouts=rows), plugins(StopPlugin()))
+        coevo.run(config("cut", **same), plugins(StopPlugin()))
     assert coevo.app.summarize(RunFolder.find("cut"))["status"] == "failed"
     monkeypatch.setattr(Stops, "left", 10**9)
     resume("cut", plugins=plugins(StopPlugin()))

@@ -176,11 +176,12 @@ def test_a_run_goes_on_from_its_anchors_and_passes_over_damaged_ones(place, whol
     assert call(place, *arguments).returncode == 0
     folder = RunFolder(place / "runs" / name)
     lines = folder.journal.path.read_text().splitlines(keepends=True)
-    folder.journal.path.write_text("".join(lines[:5]))  # base and four batches
+    folder.journal.path.write_text("".join(lines[:6]))  # base, the first probe and four batches
     for number in range(2):
         folder.chunk_file(2, number).unlink()
-    digests = [json.loads(line)["digest"] for line in lines[:5]]
-    anchors = [folder.path / "anchors" / f"{digest}.safetensors" for digest in (digests[2], digests[4])]
+    folder.chunk_file(3, 0, "-probe").unlink()
+    digests = [json.loads(line)["digest"] for line in lines[:6]]
+    anchors = [folder.path / "anchors" / f"{digest}.safetensors" for digest in (digests[3], digests[5])]
     assert all(anchor.exists() for anchor in anchors)
     for anchor in {"no": [], "the newest anchor is damaged": anchors[1:]}.get(damage, anchors):
         data = bytearray(anchor.read_bytes())

@@ -21,6 +21,7 @@ class FakeServices:
     generation: int = 0
     batch: int = 0
     batch_answers: int = 0
+    member_answers: int = 0
     used: float = 0.0
     ledger: Ledger = field(default_factory=Ledger)
     folder: Path = Path("unused")

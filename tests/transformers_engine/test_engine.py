@@ -191,6 +191,60 @@ def test_moved_is_the_share_of_weights_that_a_member_changes(new_engine):
     assert engine.moved(Perturbation(1, 0.1)) > 0.95
 
 
+def test_nothing_has_reached_anything_before_an_update(new_engine):
+    engine = new_engine()
+    assert engine.reached() == {}
+    engine.apply(SeedsUpdate(terms=(), reason="equal credits"))
+    assert engine.reached() == {}
+
+
+def test_in_float32_all_of_an_update_arrives(new_engine):
+    engine = new_engine()
+    lease(engine, MEMBER)
+    engine.apply(UPDATE)
+    assert engine.reached() == {"cosine": 1.0, "cosine_run": 1.0, "drift": 0.0, "drifted": 0.0}
+
+
+@pytest.mark.parametrize("master", ["host", "device"])
+def test_in_bfloat16_the_run_arrives_better_than_its_updates(new_engine, master):
+    """Updates far below a step of bfloat16 do not show at once; the master keeps them until they do."""
+    engine = new_engine(dtype="bfloat16", master=master)
+    told = []
+    for generation in range(20):
+        lease(engine, Perturbation(generation, 1e-3))
+        engine.apply(SeedsUpdate(terms=((7, 2e-4),)))
+        told.append(engine.reached())
+    assert all(found["cosine"] < 0.7 for found in told)
+    assert told[0]["cosine_run"] == told[0]["cosine"]
+    assert told[-1]["cosine_run"] > max(0.8, told[-1]["cosine"], told[0]["cosine_run"])
+    assert all(found["drift"] == found["drifted"] == 0.0 for found in told)
+
+
+def test_a_resumed_run_tells_what_an_unbroken_one_does(new_engine, tmp_path):
+    later = SeedsUpdate(terms=((9, 1e-3),))
+    engine, resumed, replayed = (new_engine(dtype="bfloat16") for _ in range(3))
+    lease(engine, MEMBER)
+    engine.apply(UPDATE)
+    engine.save_anchor(tmp_path / "anchor")
+    lease(engine, MEMBER)
+    engine.apply(later)
+    resumed.load_anchor(tmp_path / "anchor")
+    resumed.apply(later)
+    replayed.apply(UPDATE)
+    replayed.apply(later)
+    assert engine.reached() == resumed.reached() == replayed.reached()
+    assert engine.reached()["cosine_run"] != engine.reached()["cosine"]
+
+
+def test_weights_that_are_served_wrong_show_as_drift(new_engine):
+    engine = new_engine(dtype="bfloat16")
+    lease(engine, MEMBER)
+    engine._session.weights._parameters["model.norm.weight"].data.fill_(3.0)
+    engine.apply(UPDATE)
+    assert engine.reached()["drift"] > 0
+    assert engine.reached()["drifted"] == pytest.approx(64 / engine._session.weights.selection.size, rel=0.5)
+
+
 def test_frozen_tensors_stay_at_the_centre(new_engine):
     engine = new_engine(scales={"*norm*": 0.0, "*mlp*": 2.0})
     (_, before), (_, after) = lease(engine, None), lease(engine, MEMBER)

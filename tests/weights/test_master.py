@@ -9,11 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import safetensors.numpy
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from coevo.errors import CheckFailedError, RunError, UserError
-from coevo.weights import master as master_module
 from coevo.weights import memory, noise
 from coevo.weights.digest import digest_of
 from coevo.weights.dtypes import DType, held_as
@@ -369,16 +366,6 @@ def test_a_shared_master_that_fails_to_load_leaves_no_file(write_checkpoint: Wri
     with pytest.raises(UserError, match="holds NaN"):
         Master(select(folder), folder, share_as=shared / "master")
     assert list(shared.iterdir()) == []
-
-
-@settings(max_examples=50)
-@given(st.lists(st.integers(0, 50_000), min_size=1, max_size=6))
-def test_the_sample_of_moved_lies_inside_the_tensors(sizes: list[int]):
-    specs = [TensorSpec(f"t{i}", (size,), "float32") for i, size in enumerate(sizes)]
-    sampled = master_module._sample(specs)
-    for spec, positions in sampled:
-        assert 0 <= positions.min() <= positions.max() < spec.size
-    assert sum(len(positions) for _, positions in sampled) == min(sum(sizes), master_module.SAMPLE)
 
 
 def test_a_tensor_of_no_elements_goes_through_everything(write_checkpoint: Write, tmp_path: Path):

@@ -1,0 +1,173 @@
+"""The curves of one run, from the points of its journal.
+
+All share one x axis, the generation: a batch stands where it began, a probe where it was asked. Only the best so far
+is drawn over the model calls, because that is what a budget buys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from coevo.learning import Point
+from coevo.records import Json
+from coevo.report.panel import Curve, Panel
+
+MOST_OPERATORS = 7
+"""More than these are not told apart: there is one curve for all."""
+
+SPAN = 0.1
+"""Least height of an axis of shares: a change of a hundredth should look like one."""
+
+Value: TypeAlias = Callable[[Point], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Panels that answer one question, and how to read them."""
+
+    title: str
+    note: str
+    panels: Sequence[Panel]
+
+
+def groups(batches: Sequence[Point], probes: Sequence[Point], task: Mapping[str, Json]) -> list[Group]:
+    """All groups for which the run has data.
+
+    Args:
+        batches: points of the batches, in order.
+        probes: points of the probes, in order.
+        task: the entry `task` of `run.json`: direction, reference, baseline.
+    """
+    steps = 1 + max((point.batch for point in (*batches, *probes)), default=0)
+    draft = _Draft(steps, _lines(task), str((task.get("baseline") or ["the baseline"])[0]))
+    every = [draft.learning(probes), draft.search(batches), draft.strategy(batches)]
+    return [Group(group.title, group.note, panels) for group in every if (panels := _with_data(group.panels))]
+
+
+def _lines(task: Mapping[str, Json]) -> dict[str, float]:
+    pairs = [task.get("reference"), task.get("baseline")]
+    return {str(pair[0]): float(pair[1]) for pair in pairs if pair}
+
+
+def _with_data(panels: Sequence[Panel]) -> list[Panel]:
+    """Panels without the curves that have no point, and without those that are left with none."""
+    return [panel for panel in panels if any(curve for seeds in panel.curves.values() for curve in seeds)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """What panels of one run share: batches a generation, reference lines of the objective, name of the baseline."""
+
+    steps: int
+    lines: Mapping[str, float]
+    baseline: str
+
+    def learning(self, probes: Sequence[Point]) -> Group:
+        panels = [
+            self._panel("Probe: score", "score", probes, {"score": lambda p: p.score}, span=SPAN, start=True),
+            self._panel(
+                "Probe: share of the answers", "", probes,
+                {"valid": lambda p: p.valid, f"better than {self.baseline}": lambda p: p.better},
+                span=SPAN, percent=True,
+            ),
+        ]  # fmt: skip
+        if not _told(probes, lambda p: p.score):
+            panels.append(
+                self._panel("Probe: mean objective", "objective", probes, {"mean": lambda p: p.mean}, wide=True)
+            )
+        note = (
+            "A probe asks the unperturbed weights the task's own prompt with the same sampling seeds every time, so "
+            "two probes differ by the weights only. Score is the mean credit of all answers: 0 where all fail, 1 "
+            "where all are at least 15 % better than the baseline."
+        )
+        return Group("What the weights have learned", note, panels)
+
+    def search(self, batches: Sequence[Point]) -> Group:
+        best = [(float(p.calls), p.best_so_far) for p in batches if p.best_so_far is not None]
+        panels = [
+            Panel("Best so far", "model calls", "objective", _curves(best=best), self.lines, steps=True, wide=True),
+            self._panel(
+                "Objective of the valid answers of a batch", "objective", batches,
+                {"mean": lambda p: p.mean, "best": lambda p: p.best}, lines=self.lines, wide=True,
+            ),
+            self._by_operator("Valid answers of a batch", batches, lambda p: p.valid),
+            self._by_operator(f"Answers of a batch better than {self.baseline}", batches, lambda p: p.better),
+        ]  # fmt: skip
+        note = "What the batches found. Means are over valid answers; failures count in the valid rate only."
+        return Group("What the search has found", note, panels)
+
+    def strategy(self, batches: Sequence[Point]) -> Group:
+        panels = [
+            self._panel(
+                "Size of perturbation and step", "", batches, {"sigma": _metric("sigma"), "alpha": _metric("alpha")}
+            ),
+            self._panel(
+                "Weights that a perturbation moves", "", batches, {"moved": _metric("moved")}, percent=True, span=SPAN
+            ),
+            self._panel(
+                "Members that are informative", "", batches, {"informative": _informative}, percent=True, span=SPAN
+            ),
+            self._panel(
+                "Variance between members over within", "ratio", batches, {"ratio": _metric("variance_ratio")},
+                lines={"noise": 1.0}, wide=True,
+            ),
+            self._panel(
+                "Update that reaches the served weights", "cosine", batches,
+                {"of the update": _metric("cosine"), "of the whole run": _metric("cosine_run")}, span=SPAN,
+            ),
+        ]  # fmt: skip
+        note = (
+            "Whether there is a signal to follow. A perturbation that is rounded away moves no weight; a member is "
+            "informative if its answers did not all score the same; a variance ratio of 1 is what noise alone gives; "
+            "a cosine of 1 says that served weights moved just as the update meant."
+        )
+        return Group("What the evolution strategy does", note, panels)
+
+    def _panel(
+        self,
+        title: str,
+        y_label: str,
+        points: Sequence[Point],
+        values: Mapping[str, Value],
+        *,
+        lines: Mapping[str, float] | None = None,
+        percent: bool = False,
+        wide: bool = False,
+        span: float = 0.0,
+        start: bool = False,
+    ) -> Panel:
+        curves = _curves(**{name: self._curve(points, value) for name, value in values.items()})
+        shown = dict(lines or {})
+        if start:
+            shown |= {"start": curve[0][1] for (curve,) in list(curves.values())[:1]}  # noqa: B035
+        return Panel(title, "generation", y_label, curves, shown, percent, wide=wide, span=span)
+
+    def _by_operator(self, title: str, points: Sequence[Point], value: Value) -> Panel:
+        names = list(dict.fromkeys(point.operator for point in points))
+        if not 1 < len(names) <= MOST_OPERATORS:
+            return self._panel(title, "", points, {"all": value}, percent=True, span=SPAN)
+        curves = {n or "no operator": self._curve([p for p in points if p.operator == n], value) for n in names}
+        return Panel(title, "generation", "", _curves(**curves), percent=True, span=SPAN)
+
+    def _curve(self, points: Sequence[Point], value: Value) -> list[tuple[float, float]]:
+        told = ((point.generation + max(point.batch, 0) / self.steps, value(point)) for point in points)
+        return [(x, y) for x, y in told if y is not None]
+
+
+def _curves(**curves: Curve) -> dict[str, list[Curve]]:
+    return {name: [curve] for name, curve in curves.items() if curve}
+
+
+def _told(points: Sequence[Point], value: Value) -> bool:
+    return any(value(point) is not None for point in points)
+
+
+def _metric(name: str) -> Value:
+    return lambda point: point.metrics.get(name)
+
+
+def _informative(point: Point) -> float | None:
+    informative, scored = point.metrics.get("informative"), point.metrics.get("members_scored")
+    return informative / scored if informative is not None and scored else None

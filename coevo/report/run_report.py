@@ -1,0 +1,82 @@
+"""The report of a run: `report.html` and its curves as files, from the run's folder alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from coevo.errors import UserError
+from coevo.folder import RunFolder, write_atomic
+from coevo.learning import Judge, points
+from coevo.records import Json
+from coevo.report.curves import Group, groups
+from coevo.report.html import Block, Note, Picture, Section, page
+from coevo.report.plots import comparison, save, svg_text
+from coevo.report.run_facts import best_answer, result, setting, status_note, verdict, what_ran
+from coevo.report.run_tables import batch_table, probe_table, status_table
+from coevo.summary import summarize
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Where the report and its curves are."""
+
+    html: Path
+    svg: Path
+    png: Path
+
+
+def write(folder: RunFolder, out: Path | None = None) -> Written:
+    """Write the report of a run, whatever state the run is in.
+
+    Args:
+        folder: of the run.
+        out: the HTML file; None: `report.html` and `curves.*` in the run's folder. Beside a file of another name
+            the curves are named after it (`a.html`: `a-curves.svg`), so that reports do not overwrite each other.
+
+    Raises:
+        UserError: it cannot be written there.
+        CheckFailedError: the run's folder is damaged.
+    """
+    target = folder.path / "report.html" if out is None else out
+    stem = target.with_name("curves" if target.name == "report.html" else f"{target.stem}-curves")
+    if target.is_dir():
+        raise UserError(f"--out got {str(target)!r}, which is a folder; give a file, such as {target / 'report.html'}")
+    summary, plots, text = _render(folder)
+    title = f"{summary['name']}: {summary['task']}, param {summary['param']}, context {summary['context']}"
+    try:
+        write_atomic(target, text)
+        svg, png = save(comparison([panel for group in plots for panel in group.panels], title, own=True), stem)
+    except OSError as error:
+        raise UserError(
+            f"cannot write the report {str(target)!r}: {error.strerror}; choose another place with --out"
+        ) from None
+    return Written(target, svg, png)
+
+
+def _render(folder: RunFolder) -> tuple[Mapping[str, Json], list[Group], str]:
+    summary, info = summarize(folder), folder.info()
+    lines = [line for line in folder.journal.lines() if line["kind"] in ("batch", "probe")]
+    batches, probes = points(lines, Judge.of(info))
+    plots = groups(batches, probes, info.get("task") or {})
+    committed = [line for line in lines if line["kind"] == "batch"]
+    sections = [
+        Section("Result", [*status_note(summary, len(batches)), *result(summary)]),
+        Section("Is it learning?", verdict(summary)),
+        Section("Best answer", best_answer(summary, folder)),
+        *(Section(group.title, _pictures(group)) for group in plots),
+        Section("What ran", what_ran(summary)),
+        Section("Answers", status_table(summary)),
+        Section("Batches", batch_table(batches, committed)),
+        Section("Probes", probe_table(probes)),
+        Section("Configuration and versions", setting(folder, info)),
+    ]
+    what = f"Task {summary['task']}, param {summary['param']}, context {summary['context']}, model {summary['model']}"
+    text = page(f"Run {summary['name']}", sections, subtitle=what, badge=str(summary["status"]))
+    return summary, plots, text
+
+
+def _pictures(group: Group) -> Sequence[Block]:
+    figure = comparison(group.panels, own=True)
+    return [Note(group.note, "quiet"), Picture(svg_text(figure, group.title))]

@@ -1,0 +1,55 @@
+"""What the loop needs of a run's folder, as Protocols: `coevo.folder` is the one on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from coevo.interfaces import Ledger
+from coevo.records import Batch, BatchReport, Best, Buffer, Rollout, Update
+
+
+class Chunks(Protocol):
+    """Where the chunks of one batch are kept; `chunks` are those that an earlier run left."""
+
+    chunks: list[tuple[Rollout, ...]]
+
+    def append(self, rollouts: Sequence[Rollout]) -> None:
+        """Save one chunk, on disk when this returns."""
+        ...
+
+    def discard(self) -> None:
+        """Forget all of them, also on disk."""
+        ...
+
+
+class Store(Protocol):
+    """What the loop needs of a run's folder."""
+
+    def open_chunks(self, generation: int, batch: int, asked: Batch) -> AbstractContextManager[Chunks]:
+        """The chunks of a batch."""
+        ...
+
+    def open_probe(self, generation: int, batch: int) -> AbstractContextManager[Chunks]:
+        """The chunks of the probe before that batch."""
+        ...
+
+    def commit_probe(self, report: BatchReport, ledger: Ledger) -> None:
+        """Write a probe's journal line, on disk when this returns."""
+        ...
+
+    def save_best(self, best: Best, rollout: Rollout) -> None:
+        """Write `best/`."""
+        ...
+
+    def commit(
+        self,
+        report: BatchReport,
+        buffer: Buffer,
+        update: Update | None,
+        states: Mapping[str, Any],
+        ledger: Ledger,
+    ) -> None:
+        """Write the journal line, on disk when this returns."""
+        ...

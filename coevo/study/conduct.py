@@ -1,0 +1,144 @@
+"""Runs what a study lacks: starts what is new, resumes what was cut, reads what is finished."""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import os
+import shlex
+import traceback
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from coevo.assembly import check_model, make_updaters
+from coevo.discovery import Plugins, Registries
+from coevo.errors import CoevoError, RunInterrupted, UserError
+from coevo.folder import RunFolder
+from coevo.records import Json
+from coevo.services import RunServices
+from coevo.study.output import publish
+from coevo.study.plan import PlannedRun, Study, read_study
+from coevo.study.progress import Progress
+from coevo.study.standing import check_same, clear_stillborn, is_there
+
+
+def run_study(
+    file: str | Path, runs: str = "runs", plugins: Plugins | None = None, *, quiet: bool = False, live: bool = True
+) -> dict[str, Json]:
+    """See a study to its end; returns what `coevo study --json` prints. What is finished is not repeated.
+
+    Args:
+        file: the study's TOML file.
+        runs: the folder of the runs.
+        plugins: already loaded ones.
+        quiet: tell nothing but failures.
+        live: let every run show its progress on standard output.
+
+    Raises:
+        UserError: something cannot be done as asked; no run was started.
+        CheckFailedError: the journal of a run was changed.
+        RunInterrupted: Ctrl-C or SIGTERM; the same command goes on.
+    """
+    study, plugins = read_study(Path(file), runs, plugins)
+    if (study.folder / "config.toml").exists():
+        raise UserError(f"{str(study.folder)!r} is a run; give the study another name")
+    registries = plugins.registries()
+    for run in study.runs:
+        if is_there(run):
+            check_same(run, registries)
+    progress = Progress(study, quiet)
+    if missing := progress.missing():
+        try:
+            for run in {run.arm: run for run in missing}.values():
+                check_parts(run, registries)
+            with _claimed(study):
+                _run_all(missing, progress, plugins, show=live and not quiet)
+        except (KeyboardInterrupt, RunInterrupted):
+            raise RunInterrupted(f"interrupted; go on with: {_command(study, runs)}") from None
+    result = progress.result()
+    publish(study, result, list(progress.readings.values()), figures=True)
+    return result
+
+
+def _command(study: Study, runs: str) -> str:
+    return shlex.join(["coevo", "study", str(study.file), *(["--runs", runs] if runs != "runs" else [])])
+
+
+def check_parts(run: PlannedRun, registries: Registries) -> None:
+    """What an arm's updaters and its model refuse is refused before the first run of any arm.
+
+    Raises:
+        UserError: the arm and what is wrong.
+    """
+    config = run.config
+    try:
+        task = registries.tasks.create(config.task, config.options.get(config.task, {}))
+        try:
+            make_updaters(config, registries, task.brief(), RunServices(config.seed, run.path))
+            check_model(config, registries)
+        finally:
+            getattr(task, "close", lambda: None)()
+    except UserError as error:
+        raise UserError(f"arm {run.arm!r}: {error}") from None
+
+
+@contextmanager
+def _claimed(study: Study) -> Generator[None]:
+    """Hold the study for this process: two of them would run its runs side by side.
+
+    Raises:
+        UserError: another process has it, or its folder cannot be made.
+    """
+    try:
+        study.folder.mkdir(parents=True, exist_ok=True)
+        file = (study.folder / "lock").open("a+")
+    except OSError as error:
+        raise UserError(
+            f"cannot write in the study's folder {str(study.folder)!r}: {error.strerror}; choose another with --runs"
+        ) from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise UserError(f"study {study.name!r} is going in process {file.read().strip()}") from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+def _run_all(missing: Sequence[PlannedRun], progress: Progress, plugins: Plugins, *, show: bool) -> None:
+    for run in missing:
+        if is_there(run):
+            # Somebody may be at it with `coevo resume`: the run itself says so, before another is started.
+            with RunFolder(run.path).lock():
+                pass
+    for run in missing:
+        clear_stillborn(run)
+        progress.starts(run)
+        progress.ended(run, _run_one(run, plugins, show=show))
+        # Two models at once may be more than there is memory.
+        gc.collect()
+
+
+def _run_one(run: PlannedRun, plugins: Plugins, *, show: bool) -> str:
+    """Start a run or go on with it; returns why it failed, empty if it did not."""
+    from coevo.app import resume
+    from coevo.app import run as start
+
+    try:
+        if is_there(run):
+            resume(str(run.path), run.config.runs, plugins, quiet=not show)
+        else:
+            start(run.config if show else run.config.model_copy(update={"loggers": ()}), plugins)
+    except RunInterrupted:
+        raise
+    except CoevoError as error:
+        # How the run alone is gone on with is not said: the study goes on with all of them.
+        return " ".join(str(error).split()).partition("; go on with: ")[0]
+    except Exception as error:  # noqa: BLE001 - a fault in one arm must not end a night of the others
+        traceback.print_exc()
+        return f"{type(error).__name__}: {error}"
+    return ""

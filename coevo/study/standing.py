@@ -1,0 +1,80 @@
+"""What is on disk of a planned run, and whether it is the run that the study asks for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import cast
+
+from coevo.assembly import table_names
+from coevo.config import RunConfig, build
+from coevo.discovery import Registries
+from coevo.errors import UserError
+from coevo.folder import RunFolder
+from coevo.records import Json
+from coevo.study.plan import PlannedRun
+
+NO_RESULT = ("loggers", "name", "runs", "anchor_seconds")
+"""Keys of a run that change nothing of its results."""
+
+
+def is_there(run: PlannedRun) -> bool:
+    """Whether the run was begun."""
+    return (run.path / "config.toml").is_file()
+
+
+def check_same(run: PlannedRun, registries: Registries) -> None:
+    """Refuse a run on disk that was made with another configuration.
+
+    Raises:
+        UserError: the run, the key and both values.
+    """
+    folder = RunFolder(run.path)
+    try:
+        before = _flat(build(folder.config(), table_names(registries)), registries)
+    except UserError as error:
+        raise UserError(f"run {run.config.name!r} cannot be compared with the study: {error}") from None
+    now = _flat(run.config, registries)
+    for key in sorted({*before, *now}):
+        if before.get(key) != now.get(key):
+            raise UserError(
+                f"run {run.config.name!r} was made with {_said(key, before)} and the study now asks for "
+                f"{_said(key, now)}; give the study another name, or remove {str(run.path)!r}"
+            )
+
+
+def _said(key: str, values: Mapping[str, Json]) -> str:
+    return f"{key} = {values[key]!r}" if key in values else f"no {key}"
+
+
+def _flat(config: RunConfig, registries: Registries) -> dict[str, Json]:
+    """`a.b` → value of everything that may change a result."""
+    data = config.to_toml_data()
+    data = {k: v for k, v in data.items() if k not in NO_RESULT and k not in registries.loggers}
+    # Where a plugin's file is says nothing, and changes with the machine.
+    data["plugins"] = [Path(str(file)).name for file in config.plugins]
+    return dict(_leaves("", data))
+
+
+def _leaves(prefix: str, table: Mapping[str, Json]) -> list[tuple[str, Json]]:
+    found: list[tuple[str, Json]] = []
+    for key, value in table.items():
+        if isinstance(value, dict):
+            found += _leaves(f"{prefix}{key}.", cast(Mapping[str, Json], value))
+        else:
+            found.append((f"{prefix}{key}", value))
+    return found
+
+
+def clear_stillborn(run: PlannedRun) -> None:
+    """Remove a run's folder in which a kill left nothing, not even a configuration; never one that holds anything."""
+    if is_there(run) or not run.path.is_dir():
+        return
+    with suppress(OSError):
+        (run.path / "config.toml.new").unlink(missing_ok=True)
+        for part in ("rollouts", "contexts", "best"):
+            with suppress(FileNotFoundError):
+                os.rmdir(run.path / part)
+        os.rmdir(run.path)

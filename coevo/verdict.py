@@ -1,0 +1,113 @@
+"""Is ES doing anything? The question that every run answers, in one line and in numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from statistics import fmean, median
+
+from coevo.learning import Judge, Point, points
+from coevo.records import Json
+
+NOISE = 1.2
+"""Variance ratios up to here are what members that do not differ give as well (1 on average)."""
+
+ERRORS = 2.0
+"""A change of the probe's score by fewer standard errors is none."""
+
+
+def learning(lines: Sequence[Mapping[str, Json]], judge: Judge, run: str) -> dict[str, Json]:
+    """What the journal's batches and probes say of the weights; `verdict` is for the reader.
+
+    Args:
+        lines: journal lines `batch` and `probe` in order.
+        judge: of the run's task.
+        run: what to type after `coevo tune`.
+    """
+    batches, probes = points(lines, judge)
+    adapted = [batch for batch in batches if batch.members]
+    return {
+        "verdict": _verdict(adapted, probes, run),
+        "adapting_batches": len(adapted),
+        "zero_updates": sum(bool(batch.zero_update) for batch in adapted),
+        "moved": _last(adapted, "moved"),
+        "informative": _share(adapted),
+        "variance_ratio": _middle(adapted, "variance_ratio"),
+        "cosine": _last(adapted, "cosine"),
+        "cosine_run": _last(adapted, "cosine_run"),
+        "probes": [_told(probe) for probe in probes],
+    }
+
+
+def _told(probe: Point) -> dict[str, Json]:
+    return {
+        "generation": probe.generation,
+        "updates": probe.updates,
+        "calls": probe.calls,
+        "answers": probe.answers,
+        "valid_rate": probe.valid,
+        "better_rate": probe.better,
+        "score": probe.score,
+        "score_error": probe.score_error,
+        "mean": probe.mean,
+    }
+
+
+def _verdict(adapted: Sequence[Point], probes: Sequence[Point], run: str) -> str:
+    if not adapted:
+        return ""
+    zero = [batch.zero_update for batch in adapted if batch.zero_update]
+    if len(zero) == len(adapted):
+        reason = Counter(zero).most_common(1)[0][0]
+        return (
+            f"the weights cannot learn like this: {_all(len(zero))} zero, because {reason}; "
+            f"for sizes that can: coevo tune {run}"
+        )
+    steps = f"{len(adapted) - len(zero)} of {len(adapted)} updates moved the weights"
+    ratio = _middle(adapted, "variance_ratio")
+    noise = ""
+    if ratio is not None and ratio <= NOISE:
+        noise = f"; members hardly differ (variance ratio {ratio:.2f}, 1 is noise), see: coevo tune {run}"
+    return f"{_change(probes)}; {steps}{noise}"
+
+
+def _all(count: int) -> str:
+    return "its only update was" if count == 1 else f"all {count} updates were"
+
+
+def _change(probes: Sequence[Point]) -> str:
+    """What the last probe says against the first."""
+    if len(probes) < 2:
+        return "not probed twice yet"
+    first, last = probes[0], probes[-1]
+    valid = f"valid answers {first.valid:.0%} → {last.valid:.0%}"
+    if first.better is not None and last.better is not None:
+        valid += f", better than the baseline {first.better:.0%} → {last.better:.0%}"
+    if first.score is None or last.score is None:
+        return f"the centre: {valid}"
+    error = ((first.score_error or 0.0) ** 2 + (last.score_error or 0.0) ** 2) ** 0.5
+    change = last.score - first.score
+    word = "no visible change"
+    if abs(change) > ERRORS * error:
+        word = "the centre gets better" if change > 0.0 else "the centre gets worse"
+    return f"{word}: probe score {first.score:.3f} → {last.score:.3f} (± {error:.3f}), {valid}"
+
+
+def _last(adapted: Sequence[Point], metric: str) -> float | None:
+    values = [batch.metrics[metric] for batch in adapted if metric in batch.metrics]
+    return values[-1] if values else None
+
+
+def _middle(adapted: Sequence[Point], metric: str) -> float | None:
+    values = [batch.metrics[metric] for batch in adapted if metric in batch.metrics]
+    return median(values) if values else None
+
+
+def _share(adapted: Sequence[Point]) -> float | None:
+    """Mean share of the scored members whose credit differs from the others'."""
+    shares = [
+        batch.metrics["informative"] / batch.metrics["members_scored"]
+        for batch in adapted
+        if batch.metrics.get("members_scored") and "informative" in batch.metrics
+    ]
+    return fmean(shares) if shares else None

@@ -1,0 +1,45 @@
+"""Tuning in an empty folder, with coevo's own plugins and those of tests/fakes.py."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from coevo.cli import main
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+FAKES = str(HERE.parent / "fakes.py")
+
+
+@pytest.fixture(autouse=True)
+def _in_tmp(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COEVO_PLUGINS", raising=False)
+    monkeypatch.setenv("COEVO_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def coevo(capsys):
+    """Run a command line in this process; gives (exit code, standard output, standard error)."""
+
+    def call(*arguments):
+        capsys.readouterr()
+        code = main(list(arguments))
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return call
+
+
+@pytest.fixture
+def small():
+    """Arguments of a run, or of a tuning, that takes a second: one example, and luck that members share."""
+    engines = str(HERE / "engines.py")
+    return ["--plugin", FAKES, "--plugin", engines, "--task", "one", "--engine", "numbers", "--set", "context=fixed"]
+
+
+@pytest.fixture
+def chaotic(small):
+    """The same with an engine whose sampling noise depends on the weights too, as a language model's does."""
+    return [*small, "--engine", "chaotic"]
