@@ -19,6 +19,9 @@ ERRORS = 2.0
 def learning(lines: Sequence[Mapping[str, Json]], judge: Judge, run: str) -> dict[str, Json]:
     """What the journal's batches and probes say of the weights; `verdict` is for the reader.
 
+    `variance_ratio` and `cosine` are medians over the adapting batches, `informative` a mean; `moved`, `cosine_run`,
+    `drift` and `drifted` are the last ones.
+
     Args:
         lines: journal lines `batch` and `probe` in order.
         judge: of the run's task.
@@ -33,8 +36,10 @@ def learning(lines: Sequence[Mapping[str, Json]], judge: Judge, run: str) -> dic
         "moved": _last(adapted, "moved"),
         "informative": _share(adapted),
         "variance_ratio": _middle(adapted, "variance_ratio"),
-        "cosine": _last(adapted, "cosine"),
+        "cosine": _middle(adapted, "cosine"),
         "cosine_run": _last(adapted, "cosine_run"),
+        "drift": _last(adapted, "drift"),
+        "drifted": _last(adapted, "drifted"),
         "probes": [_told(probe) for probe in probes],
     }
 
@@ -80,9 +85,9 @@ def _change(probes: Sequence[Point]) -> str:
     if len(probes) < 2:
         return "not probed twice yet"
     first, last = probes[0], probes[-1]
-    valid = f"valid answers {first.valid:.0%} → {last.valid:.0%}"
+    valid = f"valid answers {_percent(first.valid)} → {_percent(last.valid)}"
     if first.better is not None and last.better is not None:
-        valid += f", better than the baseline {first.better:.0%} → {last.better:.0%}"
+        valid += f", better than the baseline {_percent(first.better)} → {_percent(last.better)}"
     if first.score is None or last.score is None:
         return f"the centre: {valid}"
     error = ((first.score_error or 0.0) ** 2 + (last.score_error or 0.0) ** 2) ** 0.5
@@ -91,6 +96,10 @@ def _change(probes: Sequence[Point]) -> str:
     if abs(change) > ERRORS * error:
         word = "the centre gets better" if change > 0.0 else "the centre gets worse"
     return f"{word}: probe score {first.score:.3f} → {last.score:.3f} (± {error:.3f}), {valid}"
+
+
+def _percent(share: float) -> str:
+    return f"{100.0 * share:.0f} %"
 
 
 def _last(adapted: Sequence[Point], metric: str) -> float | None:

@@ -15,7 +15,9 @@ from coevo.summary import summarize
 
 AT_END = ("valid_rate", "better_rate", "score")
 """Of the last probe: what the centre answers when the run is over."""
-NUMBERS = (*AT_END, "best", "search_valid_rate", "calls", "tokens", "seconds", "updates", "zero_updates")
+OF_WEIGHTS = ("variance_ratio", "moved", "cosine", "cosine_run", "drift", "drifted")
+"""What the run says of its updates; see `coevo.verdict.learning`."""
+NUMBERS = (*AT_END, "best", "search_valid_rate", "calls", "tokens", "seconds", "updates", "zero_updates", *OF_WEIGHTS)
 FINISHED, FAILED, WAITING = "finished", "failed", "waiting"
 
 
@@ -70,6 +72,7 @@ def read(run: PlannedRun, failure: str = "") -> Reading:
         "search_valid_rate": _last_rate(batches),
         "calls": summary["calls"], "tokens": summary["tokens"], "seconds": summary["seconds"],
         "updates": summary["updates"], "zero_updates": len(summary["zero_updates"]),
+        **{name: summary["learning"][name] for name in OF_WEIGHTS},
     }  # fmt: skip
     if status == FINISHED and probes:
         # Before its end a run's last probe is of some generation, and says nothing of the end.

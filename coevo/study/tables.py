@@ -30,8 +30,9 @@ class Grid:
 
 
 def grids(result: Result) -> list[Grid]:
-    """What the trained weights answer at the end, and what the search has found and spent."""
-    return [_at_end(result), _search(result)]
+    """What the weights answer at the end, what the search has found and spent, what reached the served weights."""
+    trained = [(name, arm) for name, arm in result["arms"].items() if arm["cosine"] is not None]
+    return [_at_end(result), _search(result), *([_weights(trained)] if trained else [])]
 
 
 def text(result: Result) -> str:
@@ -128,6 +129,18 @@ def _search(result: Result) -> Grid:
         for name, arm in result["arms"].items()
     ]  # fmt: skip
     return Grid("The search itself, mean over seeds", heads, rows)
+
+
+def _weights(arms: Sequence[tuple[str, Mapping[str, Json]]]) -> Grid:
+    heads = ("arm", "variance ratio", "moved", "cosine of an update", "of all updates", "drift (rms)", "drifted")
+    rows = [
+        [
+            name, number(arm["variance_ratio"], 3), percent(arm["moved"]), number(arm["cosine"], 3),
+            number(arm["cosine_run"], 4), number(arm["drift"], 3), percent(arm["drifted"], 1),
+        ]
+        for name, arm in arms
+    ]  # fmt: skip
+    return Grid("How much of the updates reached the served weights, mean over seeds", heads, rows)
 
 
 def _time(seconds: float | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,18 @@ from coevo.assembly import MOST_ANSWERS, updater_options
 from coevo.config import RunConfig
 from coevo.discovery import Registries
 from coevo.errors import UserError
+from coevo.interfaces import Engine
+from coevo.records import Perturbation
 from coevo.tune.proposal import Strategy
 
 GRID = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Default sigmas, in units of the configuration's own."""
+
+VISIBLE = 0.25
+"""Share of the served weights that the smallest default sigma moves at least."""
+
+LARGEST = 1e3
+"""Where the search for a visible sigma ends."""
 
 FALLBACK = "es"
 """The parameter updater that is tuned where the configuration's has no sigma (`--param none`)."""
@@ -49,6 +57,18 @@ def default_sigmas(strategy: Strategy) -> list[float]:
     if strategy.sigma == 0.0:
         raise UserError(f"{strategy.name}.sigma is 0, which is no size to start from; give --sigmas 1e-3,2e-3,…")
     return [strategy.sigma * factor for factor in GRID]
+
+
+def visible(sigmas: Sequence[float], engine: Engine) -> list[float]:
+    """`sigmas`, doubled together until the smallest moves a fair share of the served weights.
+
+    A run whose sigma is rounded away is the first that wants to be tuned, and around it there is nothing to measure.
+    """
+    moved: Callable[[Perturbation], float] | None = getattr(engine, "moved", None)
+    grid = list(sigmas)
+    while moved is not None and grid[-1] < LARGEST and moved(Perturbation(1, grid[0])) < VISIBLE:
+        grid = [2.0 * sigma for sigma in grid]
+    return grid
 
 
 def check_sizes(sigmas: Sequence[float], members: int, answers: int) -> None:

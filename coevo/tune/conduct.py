@@ -14,7 +14,7 @@ from coevo.folder import RunFolder
 from coevo.records import Json
 from coevo.replay import restore_engine
 from coevo.tune.asking import Questions, valid_share
-from coevo.tune.checks import check_sizes, default_sigmas, strategy_of
+from coevo.tune.checks import check_sizes, default_sigmas, strategy_of, visible
 from coevo.tune.measuring import Measuring, Tell, tokens_of
 from coevo.tune.proposal import Finding, Strategy, choose, propose, verdict
 
@@ -37,7 +37,8 @@ def tune(
     Args:
         data: the configuration as TOML data.
         plugins: already loaded ones.
-        sigmas: standard deviations of the noise; None: factors of two around the configuration's own.
+        sigmas: standard deviations of the noise; None: factors of two around the configuration's own, or from the
+            smallest on that is not rounded away.
         members: at each sigma.
         answers: of each member; with several examples, the largest multiple of their number that this holds.
         run: measure at the end of this run; None: at the base model.
@@ -63,6 +64,8 @@ def tune(
             )
         if run is not None and history is not None and history.base:
             restore_engine(engine, run, history)
+        if sigmas is None:
+            grid = visible(grid, engine)
         started, brief = time.monotonic(), task.brief()
         questions = Questions.of(task, brief, answers, config.seed, config.rollouts.chunk)
         measuring = Measuring(task, engine, brief, questions, grid, members, tell)

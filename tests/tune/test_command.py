@@ -142,6 +142,13 @@ def test_the_default_sigmas_are_around_the_configuration(coevo, small):
     assert [line["sigma"] for line in found["sigmas"]] == [0.02, 0.04, 0.08, 0.16, 0.32, 0.64]
 
 
+def test_a_configuration_that_is_rounded_away_is_tuned_from_the_first_sigma_that_is_not(coevo, small):
+    rounded = [*small, "--engine", "rounded", "--set", "es.sigma=1e-7", "--members", "3", "--answers", "3"]
+    sigmas = [line["sigma"] for line in measured(coevo, *rounded)["sigmas"]]
+    assert 1e-3 < sigmas[0] <= 2e-3
+    assert [sigma / sigmas[0] for sigma in sigmas] == [1, 2, 4, 8, 16, 32]
+
+
 def test_several_examples_share_the_answers(coevo, small):
     code, out, _ = coevo("tune", *small, "--task", "aim", "--sigmas", "0.1", "--members", "3", "--answers", "7")
     assert code == 0
