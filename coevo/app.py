@@ -17,7 +17,6 @@ from coevo.assembly import (
     check_model,
     check_needs,
     make_updaters,
-    probe_interval,
     run_path,
     sampling_of,
     table_names,
@@ -166,8 +165,9 @@ def _drive(
         credits = hasattr(contexts, "credit")
         planner = Planner(
             task, brief, engine, services, sampling, parameters.answers, parameters.common_random_numbers, credits,
-            config.rollouts.chunk, probe_interval(config, parameters), config.probe.answers, history.probed,
+            config.rollouts.chunk, config.probe.answers, history.probed,
         )  # fmt: skip
+        planner.probe_every = planner.interval(config.probe.every, trains=parameters.population > 0)
         wrap = getattr(contexts, "wrap", None)
         collector = Collector(engine, task, sampling, scorers, wrap, config.rollouts.retries)
         info = _info(config, folder, task, engine, history)

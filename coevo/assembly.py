@@ -12,7 +12,6 @@ from coevo.discovery import Registries
 from coevo.errors import UserError
 from coevo.interfaces import Brief, ContextUpdater, Engine, ParameterUpdater
 from coevo.models import resolve
-from coevo.planning import PROBE_EVERY
 from coevo.records import Json, Sampling
 from coevo.registry import require
 from coevo.services import RunServices
@@ -146,10 +145,3 @@ def sampling_of(config: RunConfig, brief: Brief) -> Sampling:
     data = config.sampling.model_dump()
     data["max_new_tokens"] = data["max_new_tokens"] or brief.max_new_tokens
     return Sampling(**data)
-
-
-def probe_interval(config: RunConfig, parameters: ParameterUpdater) -> int:
-    """Generations between probes, 0 for none: where nothing is trained they would all be the same."""
-    if config.probe.every is not None:
-        return config.probe.every
-    return PROBE_EVERY if parameters.population else 0

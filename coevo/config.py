@@ -52,7 +52,7 @@ class ProbeConfig(_Strict):
     """A fixed question to the centre: the same prompt and seeds each time, so that only the weights make a difference.
 
     `every` that many generations, and at the end, `answers` answers; 0 is never. None: every 5 where the weights
-    are trained, else never, since the same weights give the same answers.
+    are trained and a budget has room for it, else never: the same weights give the same answers.
     """
 
     every: Annotated[int | None, Field(ge=0)] = None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from coevo.errors import PluginError, UserError
-from coevo.interfaces import Brief, Engine, Task
+from coevo.interfaces import Brief, Engine, Ledger, Task
 from coevo.records import Batch, Context, Example, Perturbation, Sampling
 from coevo.rollouts import PlanSettings, Prepared, plan
 from coevo.seeds import derive
@@ -17,6 +17,8 @@ __all__ = ["Planner", "Prepared", "a_batch"]
 PROBE = "probe"
 PROBE_EVERY = 5
 """Generations between probes where the weights are trained and nothing is said."""
+PROBES_FIT = 8
+"""Probes that a budget must have room for before it is spent on any, where nothing is said."""
 
 
 def a_batch(asked: object) -> Batch | None:
@@ -40,8 +42,9 @@ class Planner:
         answers, common: of the parameter updater.
         credits: whether the context updater brings its own `credit`.
         chunk: requests a chunk.
-        probe_every, probe_answers: see `coevo.config.ProbeConfig`; 0 is never.
+        probe_answers: see `coevo.config.ProbeConfig`.
         probed: places (generation, batch) that have their probe.
+        probe_every: generations between probes, 0 is never.
     """
 
     task: Task
@@ -53,9 +56,9 @@ class Planner:
     common: bool | None
     credits: bool
     chunk: int
-    probe_every: int = 0
     probe_answers: int = 1
     probed: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
+    probe_every: int = 0
     examples: dict[str, Sequence[Example]] = field(default_factory=dict[str, Sequence[Example]])
 
     def prepare(self, batch: Batch, members: tuple[Perturbation, ...]) -> Prepared:
@@ -87,6 +90,19 @@ class Planner:
         fixed = PlanSettings(derive(s.root_seed, PROBE), 0, 0, chunk=self.chunk)
         here = PlanSettings(s.root_seed, s.generation, s.batch, chunk=self.chunk)
         return Prepared(batch, (), chosen, here, plan(batch, chosen, 0, fixed))
+
+    def interval(self, asked: int | None, trains: bool) -> int:
+        """Generations between probes.
+
+        Where nobody chose it: none where nothing is trained, since all would be the same, and none where two of them
+        would eat a quarter of a budget.
+        """
+        if asked is not None:
+            return asked
+        probe = self.prepare_probe()
+        calls = PROBES_FIT * probe.size * self.brief.max_calls
+        dear = self.services.budget.refuses(Ledger(), calls, lambda: PROBES_FIT * self._most_tokens(probe))
+        return PROBE_EVERY if trains and not dear else 0
 
     def probe_due(self, last: bool = False) -> bool:
         """Whether the centre is to be probed before this batch, or (`last`) at the end of the run."""

@@ -1,7 +1,31 @@
-"""For all tests: no network, and OpenMP threads that sleep while they wait, because CI shares its cores."""
+"""For all tests: no network, OpenMP threads that sleep while they wait (CI shares its cores), and the command line."""
 
 import os
+
+import pytest
 
 # Before torch is loaded. Threads that spin on a busy machine slow the engine several times.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ["HF_HUB_OFFLINE"] = "1"
+
+
+@pytest.fixture
+def in_empty_folder(tmp_path, monkeypatch):
+    """The working folder is new, and so is the cache of models; no plugin is left out."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COEVO_PLUGINS", raising=False)
+    monkeypatch.setenv("COEVO_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def coevo(capsys):
+    """Run a command line in this process; gives (exit code, standard output, standard error)."""
+    from coevo.cli import main
+
+    def call(*arguments):
+        capsys.readouterr()
+        code = main([str(argument) for argument in arguments])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return call

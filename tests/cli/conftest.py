@@ -5,30 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from coevo.cli import main
-
 FAKES = str(Path(__file__).parents[1] / "fakes.py")
 sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture(autouse=True)
-def _in_tmp(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("COEVO_PLUGINS", raising=False)
-    monkeypatch.setenv("COEVO_CACHE", str(tmp_path / "cache"))
-
-
-@pytest.fixture
-def coevo(capsys):
-    """Run a command line in this process; gives (exit code, standard output, standard error)."""
-
-    def call(*arguments):
-        capsys.readouterr()
-        code = main(list(arguments))
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return call
+def _here(in_empty_folder):
+    pass
 
 
 @pytest.fixture

@@ -23,11 +23,12 @@ def a(coevo, small):
 def test_run_ends_with_the_best_answer_and_how_to_look_further(a):
     best = json.loads(Path("runs/a/best/best.json").read_text())
     lines = a.splitlines()
-    assert lines[0].startswith("run a: finished (all generations done); 60 calls, 300 tokens, ")
+    assert lines[0].startswith("run a: finished (all generations done); 186 calls, 930 tokens, ")
     assert f"best      objective {best['objective']:.5g}; exact is 0; beats zero (1.1667)" in lines
     assert "path      runs/a/best/number.txt" in lines
     assert f"    {best['answer']}" in lines
-    assert lines[-1] == "look further: coevo show a"
+    assert lines[-3].startswith("learning: no visible change: probe score 0.753 → 0.756 ")
+    assert lines[-1] == "look further: coevo show a, coevo report a"
 
 
 def test_show_as_text_and_as_json(coevo, a):
@@ -45,7 +46,7 @@ def test_show_as_text_and_as_json(coevo, a):
         "name": "a", "path": "runs/a", "status": "finished", "reason": "generations", "message": "", "task": "aim",
         "param": "es", "context": "fixed", "engine": "numbers", "generations": 2, "generations_planned": 2,
         "batches": 4, "updates": 2, "zero_updates": [], "direction": "minimize", "reference": ["exact", 0.0],
-        "statuses": {"ok": 60}, "valid_rate": 1.0, "calls": 60, "tokens": 300,
+        "statuses": {"ok": 60}, "valid_rate": 1.0, "calls": 186, "tokens": 930,
     }  # fmt: skip
     assert {key: shown[key] for key in expected} == expected
     assert shown["best"]["beats_baseline"] is True

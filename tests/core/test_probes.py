@@ -50,6 +50,12 @@ def test_every_fifth_generation_is_probed_where_weights_are_trained_and_none_whe
     assert places("none") == []
 
 
+@pytest.mark.parametrize(("budget", "probed"), [({"calls": 503}, 0), ({"calls": 504}, 2), ({"tokens": 400}, 0)])
+def test_probes_that_nobody_asked_for_are_left_out_where_a_budget_is_small(budget, probed):
+    coevo.run(config(probe={}, **budget), plugins())
+    assert len(places()) == probed
+
+
 def test_all_probes_ask_the_same_with_the_same_seeds():
     coevo.run(config(probe={"every": 1, "answers": 6}), plugins())
     asked = [

@@ -1,11 +1,9 @@
-"""A run to report on, and the command line in this process."""
+"""A run to report on."""
 
 import sys
 from pathlib import Path
 
 import pytest
-
-from coevo.cli import main
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -23,16 +21,3 @@ def written(rich):
     from coevo.report import run_report
 
     return run_report.write(rich)
-
-
-@pytest.fixture
-def coevo(capsys):
-    """Run a command line in this process; gives (exit code, standard output, standard error)."""
-
-    def call(*arguments):
-        capsys.readouterr()
-        code = main(list(map(str, arguments)))
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return call

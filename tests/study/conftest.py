@@ -3,14 +3,10 @@
 import pytest
 from study_kit import STUDY
 
-from coevo.cli import main
-
 
 @pytest.fixture(autouse=True)
-def _in_tmp(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("COEVO_PLUGINS", raising=False)
-    monkeypatch.setenv("COEVO_CACHE", str(tmp_path / "cache"))
+def _here(in_empty_folder):
+    pass
 
 
 @pytest.fixture
@@ -23,19 +19,6 @@ def _no_curves(request, monkeypatch):
     # They take a second each.
     if "drawn" not in request.fixturenames:
         monkeypatch.setattr("coevo.study.output._draw", lambda *given: given[-1].write_text("drawn"))
-
-
-@pytest.fixture
-def coevo(capsys):
-    """Run a command line in this process; gives (exit code, standard output, standard error)."""
-
-    def call(*arguments):
-        capsys.readouterr()
-        code = main(list(arguments))
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return call
 
 
 @pytest.fixture
