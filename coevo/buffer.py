@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ def default_credit(buffer: Buffer, failure: Literal["below"] | float) -> Buffer:
     if failure != "below":
         worth = float(failure)
     elif valid:
-        worth = min(valid) - (float(np.std(valid)) if _differ(valid) else 1.0)
+        worth = min(valid) - (_deviation(valid) if _differ(valid) else 1.0)
     else:
         worth = 0.0
     return with_credits(buffer, [worth if r.return_ is None else r.return_ for r in buffer.rollouts])
@@ -37,6 +38,11 @@ def default_credit(buffer: Buffer, failure: Literal["below"] | float) -> Buffer:
 def _differ(values: Sequence[float]) -> bool:
     """Whether values differ by more than the rounding of their summation."""
     return max(values) - min(values) > TIE * max(abs(value) for value in values)
+
+
+def _deviation(values: Sequence[float]) -> float:
+    scale = max(abs(value) for value in values)
+    return float(np.std(np.asarray(values) / scale)) * scale
 
 
 def with_credits(buffer: Buffer, credits: Sequence[float | None]) -> Buffer:
@@ -133,8 +139,12 @@ def _variance_ratio(groups: Sequence[Sequence[float]], cells: int) -> float:
     within_freedom = total - len(groups) - max(cells - 1, 0)
     if len(groups) < 2 or within_freedom < 1:
         return float("nan")
-    grand = sum(sum(g) for g in groups) / total
-    between = sum(len(g) * (float(np.mean(g)) - grand) ** 2 for g in groups) / (len(groups) - 1)
-    within = sum(float(np.var(g)) * len(g) for g in groups) / within_freedom
-    scale = max(abs(credit) for group in groups for credit in group)
-    return between / within if within > (TIE * scale) ** 2 else float("nan")
+    largest = max(abs(credit) for group in groups for credit in group)
+    if not largest:
+        return float("nan")
+    # Squares of huge credits have no number; a power of two changes no digit.
+    scaled = [np.ldexp(np.asarray(g), -math.frexp(largest)[1]) for g in groups]
+    grand = sum(float(g.sum()) for g in scaled) / total
+    between = sum(len(g) * (float(g.mean()) - grand) ** 2 for g in scaled) / (len(scaled) - 1)
+    within = sum(float(g.var()) * len(g) for g in scaled) / within_freedom
+    return between / within if within > TIE**2 else float("nan")

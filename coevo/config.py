@@ -170,6 +170,8 @@ def build(data: Mapping[str, Json], tables: Sequence[str]) -> RunConfig:
     Raises:
         UserError: an unknown key or table (did-you-mean), or a value of the wrong type or range.
     """
+    if "arms" in data and "arms" not in tables:
+        raise UserError("this configuration has arms, so it is a study; run it with: coevo study FILE")
     own: dict[str, Json] = {}
     options: dict[str, dict[str, Json]] = {}
     for key, value in data.items():

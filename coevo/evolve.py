@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from coevo.buffer import default_credit
 from coevo.errors import RunError, UserError
 from coevo.interfaces import Brief, ContextUpdater, Engine, ParameterUpdater, Task
-from coevo.outcome import best_of, report_of
+from coevo.outcome import best_of, objective_of, report_of
 from coevo.planning import Planner, Prepared, a_batch
 from coevo.records import EXCLUDED, Batch, BatchReport, Best, Buffer, GenerationReport, Rollout, Update
 from coevo.rollouts import Collector
@@ -83,7 +83,8 @@ class Loop:
         seconds = time.monotonic() - started
         report = report_of(Buffer(prepared.batch, (), everything), None, at, None, self.engine.digest(), seconds)
         at.spend(report)
-        self.store.commit_probe(report, at.ledger)
+        outcomes = [None if r.return_ is None else objective_of(r) for r in everything]
+        self.store.commit_probe(report, outcomes, at.ledger)
         self.planner.probed.add((at.generation, at.batch))
         self.observe("probe_finished", report=report)
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shlex
 import shutil
 import tempfile
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -25,6 +26,9 @@ from coevo.interfaces import BestFiles, Ledger, Task
 from coevo.journal import Journal, update_to_json
 from coevo.records import Batch, BatchReport, Best, Buffer, Json, Rollout, Update
 from coevo.registry import did_you_mean
+
+PARTS = ("rollouts", "contexts", "best")
+"""Folders of a run, there before its configuration."""
 
 
 def write_atomic(path: Path, text: str) -> None:
@@ -59,7 +63,7 @@ class RunFolder:
     @property
     def address(self) -> str:
         """What to type after `coevo show`: the name where that is enough, else the path."""
-        return self.name if self.path.parent == Path("runs") else str(self.path)
+        return shlex.quote(self.name if self.path.parent == Path("runs") else str(self.path))
 
     @classmethod
     def create(cls, path: Path, config: Mapping[str, Json]) -> RunFolder:
@@ -76,7 +80,7 @@ class RunFolder:
                 f"cannot make the run's folder {str(path)!r}: {error.strerror}; choose another with --runs"
             ) from None
         try:
-            for part in ("rollouts", "contexts", "best"):
+            for part in PARTS:
                 (path / part).mkdir()
             write_atomic(path / "config.toml", to_toml(config))
         except OSError as error:
@@ -94,8 +98,10 @@ class RunFolder:
         for path in (Path(runs) / run, Path(run)):
             if os.path.isfile(path / "config.toml"):
                 return cls(path)
-        if os.path.exists(run):
+        if os.path.exists(run) and not os.path.isfile(os.path.join(run, "study.json")):
             raise UserError(f"{run!r} is no run: a run is a folder with a config.toml and a journal.jsonl, or its name")
+        if any(os.path.isfile(path / "study.json") for path in (Path(runs) / run, Path(run))):
+            raise UserError(f"{run!r} is a study; show one of its runs, such as those in {str(Path(runs) / run)!r}")
         known = sorted(p.parent.name for p in Path(runs).glob("*/config.toml"))
         hint = did_you_mean(run, known) or "; there are none yet, start one with: coevo run"
         raise UserError(f"no run named {run!r} in {runs!r}{hint}")
@@ -165,12 +171,25 @@ class RunFolder:
         return self.path / "rollouts" / f"g{generation:04d}-b{batch:02d}{suffix}.jsonl.zst"
 
 
+def clear_stillborn(path: Path) -> None:
+    """Remove a run's folder in which a kill left nothing, not even a configuration; never one that holds anything."""
+    if not os.path.isdir(path) or os.path.islink(path) or os.path.lexists(path / "config.toml"):
+        return
+    with suppress(OSError):
+        (path / "config.toml.new").unlink(missing_ok=True)
+        for part in PARTS:
+            with suppress(FileNotFoundError):
+                (path / part).rmdir()
+        path.rmdir()
+
+
 def check_free(path: Path) -> None:
     """Refuse a name that is taken or a place where nothing can be made.
 
     Raises:
         UserError: which, and how to go on.
     """
+    clear_stillborn(path)
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -223,9 +242,10 @@ class RunStore:
         """The chunks of the probe before that batch; its context is the task's own."""
         return ChunkFile(self.folder.chunk_file(generation, batch, "-probe"))
 
-    def commit_probe(self, report: BatchReport, ledger: Ledger) -> None:
+    def commit_probe(self, report: BatchReport, outcomes: Sequence[float | None], ledger: Ledger) -> None:
         """One journal line."""
-        self.folder.journal.append({"kind": "probe", **to_json(report), **_spent(report, ledger)})
+        line = {"kind": "probe", **to_json(report), "outcomes": list(outcomes), **_spent(report, ledger)}
+        self.folder.journal.append(line)
 
     def save_best(self, best: Best, rollout: Rollout) -> None:
         """Write `best/best.json` and what the task has to show for it."""

@@ -71,6 +71,12 @@ class Judge:
             return []
         return [self._sign * value for value in objectives] + [self.failure] * failures
 
+    def in_order(self, outcomes: Sequence[float | None]) -> list[float]:
+        """What each answer is worth, in its place; None is a failure."""
+        if len(self.credits((), 1)) == 0:
+            return []
+        return [self.credits([] if outcome is None else [outcome], 1)[0] for outcome in outcomes]
+
     @property
     def _sign(self) -> float:
         return -1.0 if self.direction == "minimize" else 1.0
@@ -89,6 +95,8 @@ class Point:
         score_error: standard error of `score`, of the answers as a random draw.
         best, mean: of the objectives of its valid answers.
         best_so_far: best objective of the run until after it; None for probes, which do not search.
+        credits: what every answer is worth, in the order in which they were asked; empty where the journal has not
+            the order (batches) or the task no measure.
         metrics: of the parameter updater and the engine: sigma, alpha, moved, informative, members_scored,
             variance_ratio, cosine, cosine_run.
         zero_update: why the update was zero, else empty.
@@ -105,6 +113,7 @@ class Point:
     better: float | None
     score: float | None
     score_error: float | None
+    credits: Sequence[float]
     best: float | None
     mean: float | None
     best_so_far: float | None
@@ -144,6 +153,7 @@ def _point(line: Mapping[str, Json], judge: Judge, updates: int, is_probe: bool)
         better=judge.better(objectives, answers),
         score=fmean(credits) if credits else None,
         score_error=pstdev(credits) / len(credits) ** 0.5 if credits else None,
+        credits=judge.in_order(line.get("outcomes", ())),
         best=judge.best(objectives),
         mean=fmean(objectives) if objectives else None,
         best_so_far=None if is_probe or best is None else best["objective"],

@@ -88,7 +88,10 @@ def master_of(folder: RunFolder) -> Any:
         raise CheckFailedError(f"run {folder.name!r} has no run.json that says which tensors it moves; it is damaged")
     engine: Mapping[str, Json] = info["engine"]
     if "selection" not in engine:
-        raise UserError(f"run {folder.name!r} has no weights of its own: its engine does not adapt")
+        raise UserError(
+            f"run {folder.name!r} has no weights to rebuild: its engine left no list of tensors in run.json, "
+            "as engines do that adapt a checkpoint"
+        )
     from coevo.weights.master import Master
     from coevo.weights.selection import Selection
 

@@ -16,6 +16,8 @@ Floats: TypeAlias = NDArray[np.float64]
 Shaping: TypeAlias = Literal["zscore", "centered_rank", "max_seeking", "none"]
 EPSILON = 1e-8
 
+HUGE = 1e100
+
 FAILURE = 0.0
 """Bounded credit of an answer that is not valid."""
 
@@ -125,6 +127,8 @@ def shape(kind: Shaping, credits: Floats) -> Floats:
         raise ValueError(f"unknown shaping {kind!r}; expected one of {', '.join(_SHAPINGS)}")
     if not np.isfinite(credits).all():
         raise ValueError("credits must be finite; a failure is a status, not a number")
-    if credits.size == 0 or np.ptp(credits) == 0.0:
+    if credits.size == 0 or np.max(credits) == np.min(credits):
         return np.zeros_like(credits)
+    if kind != "none" and (largest := float(np.max(np.abs(credits)))) > HUGE:
+        credits = credits / largest  # their squares would have no number; none of these shapings has a unit
     return _SHAPINGS[kind](credits)

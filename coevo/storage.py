@@ -35,8 +35,12 @@ class Store(Protocol):
         """The chunks of the probe before that batch."""
         ...
 
-    def commit_probe(self, report: BatchReport, ledger: Ledger) -> None:
-        """Write a probe's journal line, on disk when this returns."""
+    def commit_probe(self, report: BatchReport, outcomes: Sequence[float | None], ledger: Ledger) -> None:
+        """Write a probe's journal line, on disk when this returns.
+
+        `outcomes` are the objectives of all answers in plan order, None for a failure: two probes are compared answer
+        by answer.
+        """
         ...
 
     def save_best(self, best: Best, rollout: Rollout) -> None:

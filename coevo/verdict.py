@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from statistics import fmean, median
+from statistics import fmean, median, pstdev
 
 from coevo.learning import Judge, Point, points
 from coevo.records import Json
@@ -14,6 +14,12 @@ NOISE = 1.2
 
 ERRORS = 2.0
 """A change of the probe's score by fewer standard errors is none."""
+
+FEWEST = 8
+"""Fewer answers tell nothing."""
+
+SIZES = ("rounded away", "sigma", "alpha", "32-bit")
+"""Words of the reasons that other sizes would mend."""
 
 
 def learning(lines: Sequence[Mapping[str, Json]], judge: Judge, run: str) -> dict[str, Json]:
@@ -64,10 +70,8 @@ def _verdict(adapted: Sequence[Point], probes: Sequence[Point], run: str) -> str
     zero = [batch.zero_update for batch in adapted if batch.zero_update]
     if len(zero) == len(adapted):
         reason = Counter(zero).most_common(1)[0][0]
-        return (
-            f"the weights cannot learn like this: {_all(len(zero))} zero, because {reason}; "
-            f"for sizes that can: coevo tune {run}"
-        )
+        hint = f"; for sizes that can: coevo tune {run}" if any(word in reason for word in SIZES) else ""
+        return f"the weights cannot learn like this: {_all(len(zero))} zero, because {reason}{hint}"
     steps = f"{len(adapted) - len(zero)} of {len(adapted)} updates moved the weights"
     ratio = _middle(adapted, "variance_ratio")
     noise = ""
@@ -82,20 +86,32 @@ def _all(count: int) -> str:
 
 def _change(probes: Sequence[Point]) -> str:
     """What the last probe says against the first."""
+    if not probes:
+        return "not probed"
     if len(probes) < 2:
-        return "not probed twice yet"
+        return "probed once so far"
     first, last = probes[0], probes[-1]
     valid = f"valid answers {_percent(first.valid)} → {_percent(last.valid)}"
     if first.better is not None and last.better is not None:
         valid += f", better than the baseline {_percent(first.better)} → {_percent(last.better)}"
     if first.score is None or last.score is None:
         return f"the centre: {valid}"
-    error = ((first.score_error or 0.0) ** 2 + (last.score_error or 0.0) ** 2) ** 0.5
+    error = _error(first, last)
     change = last.score - first.score
     word = "no visible change"
-    if abs(change) > ERRORS * error:
+    if last.answers < FEWEST:
+        word = f"{last.answers} answers cannot tell"
+    elif abs(change) > ERRORS * error:
         word = "the centre gets better" if change > 0.0 else "the centre gets worse"
     return f"{word}: probe score {first.score:.3f} → {last.score:.3f} (± {error:.3f}), {valid}"
+
+
+def _error(first: Point, last: Point) -> float:
+    """Standard error of the change of the score: of the answers' own changes, since both asked the same."""
+    if first.credits and len(first.credits) == len(last.credits):
+        changes = [now - before for before, now in zip(first.credits, last.credits, strict=True)]
+        return pstdev(changes) / len(changes) ** 0.5
+    return ((first.score_error or 0.0) ** 2 + (last.score_error or 0.0) ** 2) ** 0.5
 
 
 def _percent(share: float) -> str:

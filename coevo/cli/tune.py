@@ -40,7 +40,10 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         seed: Annotated[int | None, typer.Option(metavar="N", help="Root of everything random.")] = None,
         sigmas: Annotated[
             str | None,
-            typer.Option(metavar="S,S,...", help="Sigmas to measure; by default 1/4 to 8 times the configuration's."),
+            typer.Option(
+                metavar="S,S,...",
+                help="Sigmas to measure; by default from 1/4 of the configuration's, if that is not rounded away.",
+            ),
         ] = None,
         members: Annotated[int, typer.Option(metavar="N", help="Members at each sigma.")] = MEMBERS,
         answers: Annotated[int, typer.Option(metavar="N", help="Answers of each member.")] = ANSWERS,

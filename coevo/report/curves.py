@@ -120,8 +120,8 @@ class _Draft:
         ]  # fmt: skip
         note = (
             "Whether there is a signal to follow. A perturbation that is rounded away moves no weight; a member is "
-            "informative if its answers did not all score the same; a variance ratio of 1 is what noise alone gives; "
-            "a cosine of 1 says that served weights moved just as the update meant."
+            "informative if its mean credit differs from the median member's; a variance ratio of 1 is what noise "
+            "alone gives; a cosine of 1 says that served weights moved just as the update meant."
         )
         return Group("What the evolution strategy does", note, panels)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,9 +41,15 @@ def write(folder: RunFolder, out: Path | None = None) -> Written:
         CheckFailedError: the run's folder is damaged.
     """
     target = folder.path / "report.html" if out is None else out
-    stem = target.with_name("curves" if target.name == "report.html" else f"{target.stem}-curves")
-    if target.is_dir():
+    if target.is_dir() or not target.name:
         raise UserError(f"--out got {str(target)!r}, which is a folder; give a file, such as {target / 'report.html'}")
+    if target.suffix.lower() not in (".html", ".htm"):
+        # What it stood for before would be gone: a journal, a device.
+        raise UserError(f"--out got {str(target)!r}: the report is an HTML file; give a name that ends in .html")
+    stem = target.with_name("curves" if target.name == "report.html" else f"{target.stem}-curves")
+    for path in (target, stem.with_suffix(".svg"), stem.with_suffix(".png")):
+        if os.path.lexists(path) and not path.is_file():
+            raise UserError(f"--out got {str(target)!r}, and {str(path)!r} is no ordinary file; choose another name")
     summary, plots, text = _render(folder)
     title = f"{summary['name']}: {summary['task']}, param {summary['param']}, context {summary['context']}"
     try:

@@ -10,7 +10,7 @@ from typing import cast
 
 from coevo.folder import RunFolder
 from coevo.records import Json
-from coevo.report.numbers import ABSENT, count, duration, number, percent, table
+from coevo.report.numbers import ABSENT, count, duration, number, percent, printable, table
 
 CODE_LINES = 40
 """An answer longer than this is shown by its path alone."""
@@ -18,7 +18,7 @@ CODE_LINES = 40
 
 def show(summary: Mapping[str, Json], folder: RunFolder, batches: Sequence[Mapping[str, Json]]) -> str:
     """All of a run: what it is, how far it came, its best answer and a line for every batch."""
-    parts = [table(_facts(summary)), _best(summary, folder), _probes(summary["learning"]["probes"])]
+    parts = [table(_facts(summary, folder)), _best(summary, folder), _probes(summary["learning"]["probes"])]
     if batches:
         parts.append(_batches(batches))
     return "\n\n".join(part for part in parts if part)
@@ -36,14 +36,20 @@ def result(summary: Mapping[str, Json], folder: RunFolder) -> str:
     return f"{head}\n\n{best}{learned}\n\nlook further: coevo show {folder.address}, coevo report {folder.address}"
 
 
-def _facts(summary: Mapping[str, Json]) -> list[list[str]]:
+def _served(folder: RunFolder) -> str:
+    """What the engine says of weights that are not served from the master."""
+    how = folder.info().get("describe", {}).get("weights")
+    return f", weights {how}: the journal rebuilds what was meant, not what answered" if how else ""
+
+
+def _facts(summary: Mapping[str, Json], folder: RunFolder) -> list[list[str]]:
     s = summary
     status = s["status"] if not s["reason"] or s["reason"] == s["status"] else f"{s['status']} ({s['reason']})"
     rows = [
         ["run", f"{s['name']}: {status}"],
         ["folder", str(s["path"])],
         ["what", f"task {s['task']}, param {s['param']}, context {s['context']}, seed {s['seed']}"],
-        ["model", f"{s['model']} on {s['engine']}"],
+        ["model", f"{s['model']} on {s['engine']}{_served(folder)}"],
         [
             "progress",
             f"{s['generations']} of {count(s['generations_planned'], 'generation')}, "
@@ -56,7 +62,7 @@ def _facts(summary: Mapping[str, Json]) -> list[list[str]]:
     if s["learning"]["verdict"]:
         rows.append(["learning", str(s["learning"]["verdict"])])
     if s["message"]:
-        rows.append(["error", str(s["message"])])
+        rows.append(["error", printable(str(s["message"]))])
     if s["status"] in ("interrupted", "failed"):
         rows.append(["go on", f"coevo resume {RunFolder(Path(s['path'])).address}"])
     return rows
@@ -103,10 +109,12 @@ def _best(summary: Mapping[str, Json], folder: RunFolder) -> str:
 def _answer(folder: RunFolder) -> str:
     path = folder.path / "best" / "best.json"
     try:
-        data = cast(Mapping[str, Json], json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError):
+        data: Json = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
         return ""
-    answer = str(data.get("answer", "")).strip("\n")
+    if not isinstance(data, dict):
+        return ""
+    answer = printable(str(cast(Mapping[str, Json], data).get("answer", ""))).strip("\n")
     return answer if answer.count("\n") < CODE_LINES else ""
 
 

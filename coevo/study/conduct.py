@@ -8,7 +8,7 @@ import os
 import shlex
 import traceback
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from coevo.assembly import check_model, make_updaters
@@ -20,7 +20,8 @@ from coevo.services import RunServices
 from coevo.study.output import publish
 from coevo.study.plan import PlannedRun, Study, read_study
 from coevo.study.progress import Progress
-from coevo.study.standing import check_same, clear_stillborn, is_there
+from coevo.study.results import FAILED, Reading
+from coevo.study.standing import check_same, is_there
 
 
 def run_study(
@@ -44,10 +45,10 @@ def run_study(
     if (study.folder / "config.toml").exists():
         raise UserError(f"{str(study.folder)!r} is a run; give the study another name")
     registries = plugins.registries()
-    for run in study.runs:
-        if is_there(run):
-            check_same(run, registries)
+    damaged = [(run, reason) for run in study.runs if is_there(run) and (reason := check_same(run, registries))]
     progress = Progress(study, quiet)
+    for run, reason in damaged:
+        progress.readings[run.path] = Reading(run, FAILED, reason)
     if missing := progress.missing():
         try:
             for run in {run.arm: run for run in missing}.values():
@@ -103,9 +104,10 @@ def _claimed(study: Study) -> Generator[None]:
         except BlockingIOError:
             file.seek(0)
             raise UserError(f"study {study.name!r} is going in process {file.read().strip()}") from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
+        with suppress(OSError):  # on a full disk the number is missing, and the lock holds all the same
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
         yield
 
 
@@ -116,7 +118,6 @@ def _run_all(missing: Sequence[PlannedRun], progress: Progress, plugins: Plugins
             with RunFolder(run.path).lock():
                 pass
     for run in missing:
-        clear_stillborn(run)
         progress.starts(run)
         progress.ended(run, _run_one(run, plugins, show=show))
         # Two models at once may be more than there is memory.
@@ -137,7 +138,9 @@ def _run_one(run: PlannedRun, plugins: Plugins, *, show: bool) -> str:
         raise
     except CoevoError as error:
         # How the run alone is gone on with is not said: the study goes on with all of them.
-        return " ".join(str(error).split()).partition("; go on with: ")[0]
+        said = " ".join(str(error).split()).partition("; go on with: ")[0]
+        told, another, _ = said.partition("; choose another with ")
+        return f"{told}; rename or remove it" if another else said
     except Exception as error:  # noqa: BLE001 - a fault in one arm must not end a night of the others
         traceback.print_exc()
         return f"{type(error).__name__}: {error}"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from coevo.codec import dumps
-from coevo.errors import UserError
+from coevo.errors import RunError
 from coevo.folder import write_atomic
 from coevo.records import Json
 from coevo.study import tables
@@ -27,7 +27,7 @@ def publish(study: Study, result: Mapping[str, Json], readings: Sequence[Reading
         figures: curves and page as well: seconds of work, for the end.
 
     Raises:
-        UserError: the folder cannot be written.
+        RunError: the folder cannot be written.
     """
     data, page = study.folder / "study.json", study.folder / "study.html"
     try:
@@ -36,7 +36,10 @@ def publish(study: Study, result: Mapping[str, Json], readings: Sequence[Reading
         if figures and (not page.exists() or page.stat().st_mtime_ns < data.stat().st_mtime_ns):
             _draw(study, result, readings, page)
     except OSError as error:
-        raise UserError(f"cannot write in the study's folder {str(study.folder)!r}: {error.strerror}") from None
+        raise RunError(
+            f"cannot write in the study's folder {str(study.folder)!r}: {error.strerror}; mend it, and the same "
+            "command goes on"
+        ) from None
 
 
 def _write(path: Path, text: str) -> None:

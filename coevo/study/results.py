@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
+from coevo.errors import CoevoError
 from coevo.folder import RunFolder
 from coevo.learning import Judge, Point, points
 from coevo.records import Json
@@ -52,15 +53,20 @@ def read(run: PlannedRun, failure: str = "") -> Reading:
         run: which.
         failure: why it failed in this process; its journal may have had no time to say so.
 
-    Raises:
-        CheckFailedError: its journal was changed.
+    A run that is damaged has failed, and says of what.
     """
     if not is_there(run):
         return Reading(run, FAILED if failure else WAITING, failure)
-    folder = RunFolder(run.path)
+    try:
+        return _read(run, RunFolder(run.path), failure)
+    except CoevoError as error:
+        return Reading(run, FAILED, failure or " ".join(str(error).split()))
+
+
+def _read(run: PlannedRun, folder: RunFolder, failure: str) -> Reading:
     summary = summarize(folder)
     status = summary["status"]
-    if failure and status != FINISHED:
+    if failure:
         status = FAILED
     judge = Judge.of(folder.info())
     lines = [line for line in folder.journal.lines() if line["kind"] in ("batch", "probe")]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
@@ -25,8 +23,11 @@ def is_there(run: PlannedRun) -> bool:
     return (run.path / "config.toml").is_file()
 
 
-def check_same(run: PlannedRun, registries: Registries) -> None:
+def check_same(run: PlannedRun, registries: Registries) -> str:
     """Refuse a run on disk that was made with another configuration.
+
+    Returns:
+        What is wrong with a configuration that cannot be read, else an empty text.
 
     Raises:
         UserError: the run, the key and both values.
@@ -35,7 +36,7 @@ def check_same(run: PlannedRun, registries: Registries) -> None:
     try:
         before = _flat(build(folder.config(), table_names(registries)), registries)
     except UserError as error:
-        raise UserError(f"run {run.config.name!r} cannot be compared with the study: {error}") from None
+        return f"its configuration is damaged: {error}"  # it fails by itself, and the others go on
     now = _flat(run.config, registries)
     for key in sorted({*before, *now}):
         if before.get(key) != now.get(key):
@@ -43,6 +44,7 @@ def check_same(run: PlannedRun, registries: Registries) -> None:
                 f"run {run.config.name!r} was made with {_said(key, before)} and the study now asks for "
                 f"{_said(key, now)}; give the study another name, or remove {str(run.path)!r}"
             )
+    return ""
 
 
 def _said(key: str, values: Mapping[str, Json]) -> str:
@@ -66,15 +68,3 @@ def _leaves(prefix: str, table: Mapping[str, Json]) -> list[tuple[str, Json]]:
         else:
             found.append((f"{prefix}{key}", value))
     return found
-
-
-def clear_stillborn(run: PlannedRun) -> None:
-    """Remove a run's folder in which a kill left nothing, not even a configuration; never one that holds anything."""
-    if is_there(run) or not run.path.is_dir():
-        return
-    with suppress(OSError):
-        (run.path / "config.toml.new").unlink(missing_ok=True)
-        for part in ("rollouts", "contexts", "best"):
-            with suppress(FileNotFoundError):
-                os.rmdir(run.path / part)
-        os.rmdir(run.path)

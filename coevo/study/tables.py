@@ -83,7 +83,10 @@ def failed(result: Result) -> list[Mapping[str, Json]]:
 
 def failures(result: Result) -> list[str]:
     """A line for each of them."""
-    return [f"{run['path']}: {run['status']}{': ' if run['message'] else ''}{run['message']}" for run in failed(result)]
+    return [
+        f"{run['path']}: {run['status']}{': ' if run['message'] else ''}{' '.join(str(run['message']).split())}"
+        for run in failed(result)
+    ]
 
 
 def finished(result: Result) -> str:

@@ -22,6 +22,9 @@ GRID = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 VISIBLE = 0.25
 """Share of the served weights that the smallest default sigma moves at least."""
 
+SMALLEST = 1e-9
+"""Where it begins: the fp32 master itself has hardly a smaller step."""
+
 LARGEST = 1e3
 """Where the search for a visible sigma ends."""
 
@@ -52,11 +55,20 @@ def strategy_of(config: RunConfig, registries: Registries) -> Strategy:
     )
 
 
+def without_context(config: RunConfig) -> RunConfig:
+    """The same for any context updater: the task's own prompt is asked, and some updaters refuse some tasks."""
+    options = {name: table for name, table in config.options.items() if name in (config.task, config.engine)}
+    own = {config.param: config.options[config.param]} if config.param in config.options else {}
+    return config.model_copy(
+        update={"context": "none", "options": {**options, **({} if config.param == "none" else own)}}
+    )
+
+
 def default_sigmas(strategy: Strategy) -> list[float]:
     """Factors of two around the configuration's sigma."""
     if strategy.sigma == 0.0:
         raise UserError(f"{strategy.name}.sigma is 0, which is no size to start from; give --sigmas 1e-3,2e-3,…")
-    return [strategy.sigma * factor for factor in GRID]
+    return [max(strategy.sigma, SMALLEST) * factor for factor in GRID]
 
 
 def visible(sigmas: Sequence[float], engine: Engine) -> list[float]:

@@ -14,7 +14,7 @@ from coevo.folder import RunFolder
 from coevo.records import Json
 from coevo.replay import restore_engine
 from coevo.tune.asking import Questions, valid_share
-from coevo.tune.checks import check_sizes, default_sigmas, strategy_of, visible
+from coevo.tune.checks import check_sizes, default_sigmas, strategy_of, visible, without_context
 from coevo.tune.measuring import Measuring, Tell, tokens_of
 from coevo.tune.proposal import Finding, Strategy, choose, propose, verdict
 
@@ -52,6 +52,7 @@ def tune(
     registries = plugins.registries()
     config = build(data, table_names(registries))
     validate(config, registries)
+    config = without_context(config)
     strategy = strategy_of(config, registries)
     grid = default_sigmas(strategy) if sigmas is None else sorted(sigmas)
     check_sizes(grid, members, answers)

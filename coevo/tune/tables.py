@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import cast
 
 from coevo.config import to_toml
 from coevo.records import Json
-from coevo.report.numbers import count, duration, number, percent, table
+from coevo.report.numbers import ABSENT, count, duration, number, percent, table
 
 HEADS = (
     "sigma", "moved", "valid", "credit", "change", "within", "between", "F", "interval", "reliability", "gain",
@@ -52,9 +53,14 @@ def _row(line: Mapping[str, Json], proposal: Mapping[str, Json] | None) -> list[
     return [
         number(line["sigma"]), percent(line["moved"]), percent(line["valid"]), _three(line["credit"]),
         f"{line['change']:+.3f} ± {line['change_margin']:.3f}", _three(line["within"]), _three(line["between"]),
-        f"{line['f']:.2f}", f"{low:.2f}-{high:.2f}", f"{line['reliability']:.2f}", f"{line['gain']:+.3f}",
+        _two(line["f"]), ABSENT if math.isnan(low) else f"{low:.2f}-{high:.2f}", f"{line['reliability']:.2f}",
+        f"{line['gain']:+.3f}",
         percent(line["equal"]), "proposed" if chosen else str(line["obstacle"]),
     ]  # fmt: skip
+
+
+def _two(value: float) -> str:
+    return ABSENT if math.isnan(value) else f"{value:.2f}"
 
 
 def _three(value: float) -> str:

@@ -139,7 +139,10 @@ class EvolutionStrategy:
         shaped = shape(self._shaping, means)
         scored = [buffer.members[index] for index in reduced.members]
         terms = _terms(scored, shaped * (alpha / len(scored)))
-        reason = "" if terms else "the two members of every pair scored the same"
+        nothing = (
+            "the two members of every pair scored the same" if self._antithetic else "the step is below 32-bit numbers"
+        )
+        reason = "" if terms else nothing
         return SeedsUpdate(terms, reason=reason, metrics=metrics)
 
     def state_dict(self) -> Json:
@@ -167,14 +170,14 @@ class EvolutionStrategy:
             return "alpha is 0"
         if moved is not None and moved < self._min_moved:
             return (
-                f"the perturbation is rounded away: it changes {moved:.2%} of the served weights, "
-                f"less than min_moved {self._min_moved:.2%}"
+                f"the perturbation is rounded away: it changes {100.0 * moved:.2f} % of the served weights, "
+                f"less than min_moved {100.0 * self._min_moved:.2f} %"
             )
         if len(means) == 0:
             return "no member has a scored rollout"
         if len(means) == 1:
             return "only one member has a scored rollout"
-        return "all credits are equal" if np.ptp(means) == 0.0 else ""
+        return "all credits are equal" if np.max(means) == np.min(means) else ""
 
     def _metrics(
         self, buffer: Buffer, reduced: MemberCredits, means: NDArray[np.float64], raw: Sequence[float]
@@ -185,7 +188,9 @@ class EvolutionStrategy:
             "members_scored": float(len(reduced.members)),
         }
         if raw:
-            metrics |= {"credit_mean": float(np.mean(raw)), "credit_std": float(np.std(means))}
+            with np.errstate(over="ignore", invalid="ignore"):
+                moments = {"credit_mean": float(np.mean(raw)), "credit_std": float(np.std(means))}
+            metrics |= {name: value for name, value in moments.items() if math.isfinite(value)}
         if math.isfinite(reduced.variance_ratio):
             metrics["variance_ratio"] = reduced.variance_ratio
         if buffer.moved is not None:

@@ -27,7 +27,7 @@ def test_run_ends_with_the_best_answer_and_how_to_look_further(a):
     assert f"best      objective {best['objective']:.5g}; exact is 0; beats zero (1.1667)" in lines
     assert "path      runs/a/best/number.txt" in lines
     assert f"    {best['answer']}" in lines
-    assert lines[-3].startswith("learning: no visible change: probe score 0.753 → 0.756 ")
+    assert lines[-3].startswith("learning: the centre gets better: probe score 0.753 → 0.756 (± 0.001)")
     assert lines[-1] == "look further: coevo show a, coevo report a"
 
 
@@ -176,3 +176,18 @@ def test_help_and_version(coevo):
         assert "resume" in out
     assert coevo("bench")[0] == 0
     assert coevo("--version")[1].startswith("coevo 0.")
+
+
+def test_show_escapes_what_would_act_on_a_terminal_and_bears_a_damaged_best(coevo, a):
+    path = Path("runs/a/best/best.json")
+    path.write_text(json.dumps({"answer": "x\x1b[31m\x07"}))
+    shown = coevo("show", "a")[1]
+    assert "x\\x1b[31m\\x07" in shown
+    assert "\x1b" not in shown
+    path.write_text("[]")
+    assert coevo("show", "a")[0] == 0
+
+
+def test_hints_can_be_pasted(coevo, small):
+    out = coevo("run", *small, "--generations", "1", "--name", "a b", "--quiet")[1]
+    assert "look further: coevo show 'a b', coevo report 'a b'" in out

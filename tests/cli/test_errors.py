@@ -21,6 +21,7 @@ def _files():
     Path("README.md").write_text("hi")
     Path("EMPTYDIR").mkdir()
     Path("taken").mkdir()
+    Path("taken/mine.txt").touch()
     Path("missing_key.toml").write_text("generatons = 3")
     Path("binary.toml").write_bytes(b"\x00\xff\xfe")
     Path("broken.toml").write_text("a = [")

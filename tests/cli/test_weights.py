@@ -120,7 +120,10 @@ def test_a_folder_with_something_in_it_is_refused(coevo, run):
 def test_a_run_without_weights_has_nothing_to_replay(coevo, small):
     coevo("run", *small, "--generations", "1", "--name", "n", "--quiet")
     code, _, said = coevo("replay", "n")
-    assert (code, said) == (2, "coevo: run 'n' has no weights of its own: its engine does not adapt\n")
+    assert (code, said) == (
+        2, "coevo: run 'n' has no weights to rebuild: its engine left no list of tensors in run.json, "
+        "as engines do that adapt a checkpoint\n"
+    )  # fmt: skip
 
 
 def test_an_exported_tiny_llama_loads_and_differs_as_the_master_says(tmp_path):

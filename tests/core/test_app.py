@@ -1,5 +1,7 @@
 """`coevo.run` from Python: checks come before anything is started, and a summary comes out."""
 
+from pathlib import Path
+
 import fakes
 import pluggy
 import pytest
@@ -135,3 +137,21 @@ def test_a_run_that_another_process_has_is_refused():
 )  # fmt: skip
 def test_a_gap_is_how_much_worse(value, target, direction, gap):
     assert gap_to(value, target, direction) == gap
+
+
+@pytest.mark.parametrize("left", [[], ["rollouts"], ["rollouts", "contexts", "best", "config.toml.new"]])
+def test_what_a_kill_left_before_the_configuration_was_written_is_no_obstacle(left):
+    folder = Path("runs/a")
+    folder.mkdir(parents=True)
+    for part in left:
+        (folder / part).touch() if "." in part else (folder / part).mkdir()
+    assert coevo.run(config(), plugins())["status"] == "finished"
+
+
+def test_a_folder_with_anything_in_it_is_left_alone():
+    folder = Path("runs/a/rollouts")
+    folder.mkdir(parents=True)
+    (folder / "mine.txt").write_text("keep")
+    with pytest.raises(UserError, match="exists and is no run"):
+        coevo.run(config(), plugins())
+    assert (folder / "mine.txt").read_text() == "keep"

@@ -168,3 +168,16 @@ def test_what_a_common_stream_of_random_numbers_is_worth_to_all_is_no_difference
     residual = ((credits - rows - columns + credits.mean()) ** 2).sum() / (2 * 7)
     assert found.variance_ratio == pytest.approx(between / residual)
     assert found.means == pytest.approx((rows - credits.mean())[:, 0])
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e-9, 1.0, 1e9, 1e300])
+def test_the_variance_ratio_has_no_unit(unit):
+    credits = np.random.default_rng(0).normal(size=(3, 8))
+    expected = member_credits(with_common_seeds(credits)).variance_ratio
+    assert member_credits(with_common_seeds(credits * unit)).variance_ratio == pytest.approx(expected)
+
+
+def test_the_worth_of_a_failure_is_a_number_also_among_huge_returns():
+    (failure,) = default([("ok", 1e300), ("ok", -1e300), ("syntax", None)])[2:]
+    assert math.isfinite(failure)
+    assert failure < -1e300

@@ -69,6 +69,12 @@ def test_all_probes_ask_the_same_with_the_same_seeds():
     assert answers[0] != answers[-1]  # the weights moved
 
 
+def test_a_probe_keeps_the_outcome_of_every_answer_in_its_place():
+    coevo.run(config(probe={"every": 3, "answers": 6}), plugins())
+    for asked, kept in zip(probed(), probes(), strict=True):
+        assert kept["outcomes"] == [None if r.return_ is None else r.metrics["objective"] for r in asked]
+
+
 def test_frozen_weights_answer_every_probe_alike():
     frozen = {"population": 8, "sigma": 0.0}
     coevo.run(config(es=frozen, probe={"every": 1, "answers": 6}), plugins())

@@ -95,3 +95,9 @@ def test_an_unknown_shaping_and_a_credit_that_is_not_finite_are_refused():
     for bad in (float("nan"), float("inf")):
         with pytest.raises(ValueError, match="credits must be finite"):
             shape("zscore", np.array([1.0, bad]))
+
+
+@pytest.mark.parametrize("kind", ["zscore", "centered_rank", "max_seeking"])
+def test_huge_credits_are_shaped_like_small_ones(kind):
+    credits = np.array([1.0, -2.0, 3.0, 0.5])
+    assert shape(kind, credits * 1e300) == pytest.approx(shape(kind, credits), rel=1e-6)

@@ -16,12 +16,13 @@ def _in_tmp(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def line(kind, generation, *, ok=10, failed=0, objective=7.0, zero="", metrics=None, terms=True):
+def line(kind, generation, *, ok=10, failed=0, objective=7.0, zero="", metrics=None, terms=True, outcomes=()):
     """A journal line as far as it is looked at; every valid answer has the same objective."""
     return {
         "kind": kind, "generation": generation, "batch": 0, "operator": "", "members": 4 if kind == "batch" else 0,
         "statuses": {"ok": ok, "syntax": failed}, "objectives": [objective] * ok, "best": None,
         "metrics": metrics or {}, "zero_update": zero, "ledger": {"calls": 10}, "time": {"seconds": 1.0},
+        "outcomes": outcomes,
         "update": {"terms": [["0" * 16, 0.1]] if terms and not zero else []} if kind == "batch" else None,
     }  # fmt: skip
 
@@ -49,6 +50,38 @@ def test_a_centre_that_answers_worse_is_said_to_get_worse():
 def test_a_change_within_two_standard_errors_is_none():
     said = verdict(line("probe", 0, ok=5, failed=5), line("batch", 0), line("probe", 1, ok=6, failed=4))
     assert said.startswith("no visible change")
+
+
+def test_probes_are_compared_answer_by_answer():
+    before = [6.0 + i / 10 for i in range(20)]
+    after = [value - 0.05 for value in before]
+
+    def probe(generation, outcomes):
+        return {**line("probe", generation, ok=20), "objectives": outcomes, "outcomes": outcomes}
+
+    said = verdict(probe(0, before), line("batch", 0), probe(1, after))
+    assert said.startswith("the centre gets better: probe score ")
+    spread = verdict(probe(0, before), line("batch", 0), {**probe(1, after), "outcomes": []})
+    assert spread.startswith("no visible change")  # all that the answers differ by among themselves drowns it
+
+
+def test_a_failure_has_its_place_among_the_answers_of_a_probe():
+    assert JUDGE.in_order([7.0, None, 7.0]) == [0.5, 0.0, 0.5]
+    assert Judge().in_order([7.0, None]) == []
+
+
+def test_few_answers_cannot_tell():
+    one = [{**line("probe", g, ok=1), "objectives": [o], "outcomes": [o]} for g, o in ((0, 7.0), (1, 6.0))]
+    assert verdict(one[0], line("batch", 0), one[1]).startswith("1 answers cannot tell: probe score 0.500 → 0.976")
+
+
+def test_a_run_without_probes_says_so():
+    assert verdict(line("batch", 0)).startswith("not probed; 1 of 1 updates")
+    assert verdict(line("probe", 0), line("batch", 0)).startswith("probed once so far; ")
+
+
+def test_other_sizes_are_proposed_only_where_they_would_help():
+    assert verdict(line("batch", 0, zero="all credits are equal")).endswith("because all credits are equal")
 
 
 def test_updates_that_are_all_zero_say_why_and_what_to_do():
@@ -108,7 +141,7 @@ def test_a_run_whose_sizes_are_rounded_away_says_so_at_its_end_and_in_show():
     assert summary["learning"]["zero_updates"] == 3
     for text in (result(summary, folder), show(summary, folder, folder.journal.history().batches)):
         assert "the weights cannot learn like this: all 3 updates were zero" in text
-        assert "the perturbation is rounded away: it changes 0.06% of the served weights" in text
+        assert "the perturbation is rounded away: it changes 0.06 % of the served weights" in text
         assert "coevo tune a" in text
 
 

@@ -171,7 +171,7 @@ def test_a_member_without_a_surviving_rollout_has_no_term_and_does_not_count(kit
         ({"sigma": 0.0}, [[1.0], [2.0]], None, "sigma is 0"),
         ({"alpha": 0.0}, [[1.0], [2.0]], None, "alpha is 0"),
         ({}, [[1.0], [1.0]], None, "all credits are equal"),
-        ({}, [[1.0], [2.0]], 0.004, "rounded away: it changes 0.40% of the served weights"),
+        ({}, [[1.0], [2.0]], 0.004, "rounded away: it changes 0.40 % of the served weights"),
         ({}, [[None], [None]], None, "no member has a scored rollout"),
         ({}, [[1.0], [None]], None, "only one member has a scored rollout"),
     ],

@@ -90,7 +90,7 @@ class Author:
 
     def probe(self, generation, objectives, failures):
         report = self.report(generation, 0, "probe", objectives, failures, purpose="probe", adapt=False, members=0)
-        self.store.commit_probe(report, self.ledger)
+        self.store.commit_probe(report, [*objectives, *[None] * sum(failures.values())], self.ledger)
 
     def finish(self, reason="generations", message="", **place):
         self.store.stop(reason, message, **place)

@@ -1,8 +1,10 @@
 """`coevo report`: where it writes, what it says, and what it does not load until it is asked."""
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -31,6 +33,23 @@ def test_a_mistake_is_one_line(rich, coevo, tmp_path):
         assert (code, out) == (2, "")
         assert err.startswith("coevo: ")
         assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["journal.jsonl", "config.toml", "a.svg", ".", "", "nothing"])
+def test_only_an_html_file_is_written(rich, coevo, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    Path("journal.jsonl").write_text("precious")
+    code, _, err = coevo("report", rich.path, "--out", name)
+    assert (code, err.count("\n")) == (2, 1)
+    assert err.startswith("coevo: --out got ")
+    assert Path("journal.jsonl").read_text() == "precious"
+
+
+def test_what_is_no_ordinary_file_is_left_alone(rich, coevo, tmp_path):
+    os.mkfifo(tmp_path / "pipe.html")
+    os.mkfifo(tmp_path / "b-curves.png")
+    for name in ("pipe.html", "b.html"):
+        assert "is no ordinary file; choose another name" in coevo("report", rich.path, "--out", tmp_path / name)[2]
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(rich, coevo, monkeypatch):

@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 from study_kit import FAKES
 
-from coevo.folder import RunFolder
+from coevo.folder import RunFolder, clear_stillborn
 from coevo.frames import read_chunks
 from coevo.study.plan import read_study
 from coevo.study.progress import Progress
-from coevo.study.standing import clear_stillborn
 
 PATIENCE_SECONDS = 120
 BROKEN = str(Path(__file__).with_name("broken_engine.py"))
@@ -154,18 +153,19 @@ def test_what_changes_no_result_may_be_changed(coevo, small):
 def test_a_damaged_configuration_names_the_run(coevo, small):
     assert coevo("study", small, "--quiet")[0] == 0
     Path("runs/small/none+fixed-s1/config.toml").write_text("nothing = 3")
-    code, _, said = coevo("study", small)
-    assert code == 2
-    assert said.startswith("coevo: run 'none+fixed-s1' cannot be compared with the study: unknown configuration key")
-    assert said.count("\n") == 1
+    code, out, said = coevo("study", small, "--quiet")
+    assert code == 1
+    assert said.startswith("coevo: run 'none+fixed-s1' failed: unknown configuration key")
+    assert "3 of 4 runs finished" in out
 
 
 def test_a_changed_journal_is_one_line(coevo, small):
     assert coevo("study", small, "--quiet")[0] == 0
     edited('"calls": 6', '"calls": 5', "runs/small/none+fixed-s1/journal.jsonl")
-    code, out, said = coevo("study", small)
-    assert (code, out, said.count("\n")) == (1, "", 1)
+    code, out, said = coevo("study", small, "--quiet")
+    assert (code, said.count("\n")) == (1, 2)
     assert "none+fixed-s1/journal.jsonl" in said
+    assert "3 of 4 runs finished" in out
 
 
 FAILING = """
@@ -258,9 +258,9 @@ def test_a_folder_in_which_a_kill_left_nothing_is_no_obstacle(coevo, small):
     study, _ = read_study(Path(small))
     foreign = Path("elsewhere/small/none+fixed-s3/rollouts/mine")
     foreign.mkdir(parents=True)
-    clear_stillborn(read_study(Path(small), "elsewhere")[0].runs[0])
+    clear_stillborn(read_study(Path(small), "elsewhere")[0].runs[0].path)
     assert foreign.is_dir()
-    clear_stillborn(study.runs[0])
+    clear_stillborn(study.runs[0].path)
     assert study.runs[0].path.is_dir()
 
 
@@ -278,3 +278,35 @@ def test_the_time_left_is_that_of_the_arms_finished_runs(coevo, small, capsys):
     assert capsys.readouterr().err == (
         "coevo: study small: run 3 of 4, none+fixed-s1, goes on; 18:25 elapsed, about 18:20 left\n"
     )
+
+
+def test_a_damaged_run_fails_by_itself_and_the_others_go_on(coevo, small):
+    assert coevo("study", small, "--quiet")[0] == 0
+    journal = Path("runs/small/es+fixed-s3/journal.jsonl")
+    journal.write_text(journal.read_text().replace('"calls": 6', '"calls": 5', 1))
+    Path("runs/small/none+fixed-s3/config.toml").write_text("no toml")
+    edited("seeds = [3, 1]", "seeds = [3, 1, 2]")
+    code, out, said = coevo("study", small, "--quiet", "--json")
+    runs = {run["name"]: run for arm in json.loads(out)["arms"].values() for run in arm["runs"]}
+    assert code == 1
+    assert {name for name, run in runs.items() if run["status"] == "failed"} == {"es+fixed-s3", "none+fixed-s3"}
+    assert "differs from its checksum" in runs["es+fixed-s3"]["message"]
+    assert runs["es+fixed-s2"]["status"] == "finished"
+    assert "Traceback" not in said
+
+
+def test_a_strangers_folder_in_the_way_is_named_with_what_to_do(coevo, small):
+    folder = Path("runs/small/es+fixed-s1")
+    folder.mkdir(parents=True)
+    (folder / "mine.txt").write_text("")
+    code, _, said = coevo("study", small, "--quiet")
+    assert code == 1
+    assert "exists and is no run; rename or remove it" in said
+
+
+def test_a_study_is_no_run(coevo, small):
+    coevo("study", small, "--quiet")
+    code, _, said = coevo("show", "small")
+    assert (code, said.count("\n")) == (2, 1)
+    assert "'small' is a study; show one of its runs" in said
+    assert "it is a study; run it with: coevo study FILE" in coevo("run", small)[2]

@@ -113,10 +113,10 @@ def test_tables_are_merged_key_by_key_and_values_replaced():
 def test_the_study_of_the_page_is_one():
     page = (Path(__file__).parents[2] / "docs/studies.md").read_text()
     (text,) = re.findall(r"^```toml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    Path("learns.toml").write_text(text)
-    study, _ = read_study(Path("learns.toml"))
+    Path("mine.toml").write_text(text)
+    study, _ = read_study(Path("mine.toml"))
     assert [str(run.path) for run in study.runs][:3] == [
-        "runs/learns/none+sample-s0", "runs/learns/es+sample-s0", "runs/learns/none+sample-s1"
+        "runs/mine/none+sample-s0", "runs/mine/es+sample-s0", "runs/mine/none+sample-s1"
     ]  # fmt: skip
     assert study.runs[0].config.options == {"sample": {"batch": 128}}
     assert study.runs[1].config.options == {"es": {"population": 16}}

@@ -149,6 +149,17 @@ def test_a_configuration_that_is_rounded_away_is_tuned_from_the_first_sigma_that
     assert [sigma / sigmas[0] for sigma in sigmas] == [1, 2, 4, 8, 16, 32]
 
 
+@pytest.mark.parametrize("sigma", ["1e-46", "1e-30"])
+def test_sizes_that_no_number_holds_are_tuned_too(coevo, small, sigma):
+    found = measured(coevo, *small, "--set", f"es.sigma={sigma}", "--members", "2", "--answers", "2")
+    assert found["sigmas"][0]["sigma"] > 1e-10
+
+
+def test_a_context_updater_that_refuses_the_task_is_no_obstacle(coevo, small):
+    own = [word.replace("context=fixed", "context=eoh") for word in small]
+    assert measured(coevo, *own, "--members", "2", "--answers", "2", "--set", "eoh.population=3")["members"] == 2
+
+
 def test_several_examples_share_the_answers(coevo, small):
     code, out, _ = coevo("tune", *small, "--task", "aim", "--sigmas", "0.1", "--members", "3", "--answers", "7")
     assert code == 0
