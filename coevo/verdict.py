@@ -76,7 +76,7 @@ def _verdict(adapted: Sequence[Point], probes: Sequence[Point], run: str) -> str
     ratio = _middle(adapted, "variance_ratio")
     noise = ""
     if ratio is not None and ratio <= NOISE:
-        noise = f"; members hardly differ (variance ratio {ratio:.2f}, 1 is noise), see: coevo tune {run}"
+        noise = f"; members of one batch hardly differ (variance ratio {ratio:.2f}, 1 is noise), see: coevo tune {run}"
     return f"{_change(probes)}; {steps}{noise}"
 
 
