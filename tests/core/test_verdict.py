@@ -95,7 +95,9 @@ def test_updates_that_are_all_zero_say_why_and_what_to_do():
 
 def test_members_that_differ_by_noise_only_are_pointed_out():
     noisy, clear = ({"variance_ratio": ratio} for ratio in (0.9, 2.5))
-    assert "members of one batch hardly differ (variance ratio 0.90, 1 is noise)" in verdict(line("batch", 0, metrics=noisy))
+    assert "members of one batch hardly differ (variance ratio 0.90, 1 is noise)" in verdict(
+        line("batch", 0, metrics=noisy)
+    )
     assert "hardly" not in verdict(line("batch", 0, metrics=clear))
 
 
