@@ -11,6 +11,7 @@ import pytest
 from study_kit import FAKES, STUDY
 
 from coevo.folder import RunFolder
+from coevo.study import tables
 from coevo.study.results import NUMBERS, OF_WEIGHTS
 
 PROGRAM = """
@@ -210,3 +211,15 @@ def test_one_arm_and_no_name_are_enough(coevo):
     edited("[arms.x.none]", "", "alone.toml")
     assert coevo("study", "alone.toml", "--runs", "elsewhere/deep", "--quiet")[0] == 0
     assert Path("elsewhere/deep/alone/none+fixed-s1/journal.jsonl").exists()
+
+
+def test_what_reached_the_served_weights_is_a_table_of_the_arms_that_say_so(coevo, small):
+    result = json.loads(coevo("study", small, "--json", "--quiet")[1])
+    assert "reached the served weights" not in tables.text(result)
+    told = {"moved": 0.94, "cosine": 0.978, "cosine_run": 0.9993, "drift": 3.8e-4, "drifted": 0.29}
+    result["arms"]["es+fixed"] |= told
+    grid = tables.text(result).split("How much of the updates reached the served weights")[1]
+    assert "es+fixed  " in grid
+    assert "none+fixed" not in grid
+    for number in ("94 %", "0.978", "0.9993", "0.00038", "29.0 %"):
+        assert number in grid
