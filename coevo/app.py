@@ -13,15 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
 
 from coevo import discovery
-from coevo.assembly import (
-    check_model,
-    check_needs,
-    make_updaters,
-    run_path,
-    sampling_of,
-    table_names,
-    validate,
-)
+from coevo.assembly import check_model, check_needs, make_updaters, run_path, sampling_of, table_names, validate
 from coevo.config import RunConfig, build, plugin_files
 from coevo.discovery import Plugins, Registries
 from coevo.errors import RunError, RunInterrupted, UserError

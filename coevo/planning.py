@@ -99,10 +99,12 @@ class Planner:
         """
         if asked is not None:
             return asked
+        if not trains:
+            return 0
         probe = self.prepare_probe()
         calls = PROBES_FIT * probe.size * self.brief.max_calls
         dear = self.services.budget.refuses(Ledger(), calls, lambda: PROBES_FIT * self._most_tokens(probe))
-        return PROBE_EVERY if trains and not dear else 0
+        return 0 if dear else PROBE_EVERY
 
     def probe_due(self, last: bool = False) -> bool:
         """Whether the centre is to be probed before this batch, or (`last`) at the end of the run."""

@@ -64,10 +64,9 @@ def write(folder: RunFolder, out: Path | None = None) -> Written:
 
 def _render(folder: RunFolder) -> tuple[Mapping[str, Json], list[Group], str]:
     summary, info = summarize(folder), folder.info()
-    lines = [line for line in folder.journal.lines() if line["kind"] in ("batch", "probe")]
-    batches, probes = points(lines, Judge.of(info))
+    history = folder.journal.history()
+    batches, probes = points(history.told, Judge.of(info))
     plots = groups(batches, probes, info.get("task") or {})
-    committed = [line for line in lines if line["kind"] == "batch"]
     sections = [
         Section("Result", [*status_note(summary, len(batches)), *result(summary)]),
         Section("Is it learning?", verdict(summary)),
@@ -75,7 +74,7 @@ def _render(folder: RunFolder) -> tuple[Mapping[str, Json], list[Group], str]:
         *(Section(group.title, _pictures(group)) for group in plots),
         Section("What ran", what_ran(summary)),
         Section("Answers", status_table(summary)),
-        Section("Batches", batch_table(batches, committed)),
+        Section("Batches", batch_table(batches, history.batches)),
         Section("Probes", probe_table(probes)),
         Section("Configuration and versions", setting(folder, info)),
     ]

@@ -69,8 +69,7 @@ def _read(run: PlannedRun, folder: RunFolder, failure: str) -> Reading:
     if failure:
         status = FAILED
     judge = Judge.of(folder.info())
-    lines = [line for line in folder.journal.lines() if line["kind"] in ("batch", "probe")]
-    batches, probes = points(lines, judge)
+    batches, probes = points(folder.journal.history().told, judge)
     best = summary["best"]
     numbers: dict[str, float | None] = {
         "valid_rate": None, "better_rate": None, "score": None,

@@ -57,11 +57,9 @@ def strategy_of(config: RunConfig, registries: Registries) -> Strategy:
 
 def without_context(config: RunConfig) -> RunConfig:
     """The same for any context updater: the task's own prompt is asked, and some updaters refuse some tasks."""
-    options = {name: table for name, table in config.options.items() if name in (config.task, config.engine)}
-    own = {config.param: config.options[config.param]} if config.param in config.options else {}
-    return config.model_copy(
-        update={"context": "none", "options": {**options, **({} if config.param == "none" else own)}}
-    )
+    kept = {config.task, config.engine, *(() if config.param == "none" else (config.param,))}
+    options = {name: table for name, table in config.options.items() if name in kept}
+    return config.model_copy(update={"context": "none", "options": options})
 
 
 def default_sigmas(strategy: Strategy) -> list[float]:

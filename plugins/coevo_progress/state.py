@@ -189,11 +189,16 @@ def probe_words(probe: Probe) -> str:
     return ", ".join(words)
 
 
+def beside_first(probe: Probe, first: Probe) -> str:
+    """What the centre answers, with what it answered at first."""
+    before = "" if probe is first else f" (at first {probe_words(first)})"
+    return f"{probe_words(probe)}{before}"
+
+
 def probe_line(probe: Probe, first: Probe) -> str:
     """A probe in one line, with the run's first one beside it."""
     done = f"after {probe.generation} {'generation' if probe.generation == 1 else 'generations'}"
-    before = "" if probe is first else f" (at first {probe_words(first)})"
-    return f"probe of the centre {done}: {probe.answers} answers, {probe_words(probe)}{before}, {clock(probe.seconds)}"
+    return f"probe of the centre {done}: {probe.answers} answers, {beside_first(probe, first)}, {clock(probe.seconds)}"
 
 
 def batch_line(report: BatchReport, info: RunInfo) -> str:

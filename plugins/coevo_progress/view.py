@@ -10,7 +10,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from coevo_progress.state import State, against_baseline, clock, gap, probe_words, signs_of_life
+from coevo_progress.state import State, against_baseline, beside_first, clock, gap, signs_of_life
 
 REDRAWS_A_SECOND = 4
 BAR_WIDTH = 30
@@ -56,9 +56,7 @@ class View:
             elif alive:
                 grid.add_row("weights", Text(", ".join(alive)))
         if state.last_probe is not None and state.first_probe is not None:
-            now, first = state.last_probe, state.first_probe
-            before = "" if now is first else f" (at first {probe_words(first)})"
-            grid.add_row("centre", Text(f"{probe_words(now)}{before}"))
+            grid.add_row("centre", Text(beside_first(state.last_probe, state.first_probe)))
         grid.add_row("time", self._time())
         return grid
 
