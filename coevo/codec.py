@@ -79,8 +79,8 @@ def rollout_from_json(data: Mapping[str, Json]) -> Rollout:
 
 def _step_from_json(step: Mapping[str, Json]) -> Step:
     fields = dict(step)
-    for name in ("messages", "prompt_ids", "completion_ids", "generated_mask", "logprobs"):
-        fields[name] = None if fields[name] is None else tuple(fields[name])
+    for name in ("messages", "prompt_ids", "completion_ids", "generated_mask", "logprobs", "tokens"):
+        fields[name] = None if fields.get(name) is None else tuple(fields[name])
     return Step(**fields)
 
 

@@ -100,7 +100,7 @@ class Episode(Protocol):
         ...
 
     def step(self, completions: Sequence[Completion]) -> None:
-        """Answers to the last `requests()`, in order."""
+        """Answers to the last `requests()`, in order. With a rolling engine it is called in a worker thread."""
         ...
 
     def result(self) -> EpisodeResult:
@@ -133,13 +133,23 @@ class Task(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What an engine can do. `slots` = policies it can serve at once."""
+    """What an engine can do.
+
+    Attributes:
+        adapts: its weights can be perturbed and updated.
+        gradients, logprobs: what it can give besides text.
+        slots: policies that it can serve at once.
+        deterministic: whether a chunk that is asked again gets the same answers.
+        rolling: requests of a policy are answered as they come, in whatever company: the chunks of a member are asked
+            together, each episode by itself, and none waits for the slowest. Not deterministic.
+    """
 
     adapts: bool
     gradients: bool = False
     logprobs: bool = False
     slots: int = 1
     deterministic: bool = True
+    rolling: bool = False
 
 
 @runtime_checkable

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from coevo.dealing import PlanSettings, Prepared, plan
 from coevo.errors import PluginError, UserError
 from coevo.interfaces import Brief, Engine, Ledger, Task
 from coevo.records import Batch, Context, Example, Perturbation, Sampling
-from coevo.rollouts import PlanSettings, Prepared, plan
 from coevo.seeds import derive
 from coevo.services import RunServices
 

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coevo.buffer import default_credit, with_credits
+from coevo.dealing import PlanSettings, Prepared, plan
 from coevo.errors import RunError
 from coevo.interfaces import Brief, Engine, Task
 from coevo.records import EXCLUDED, Batch, Buffer, Context, Example, Perturbation, Rollout
-from coevo.rollouts import Collector, PlanSettings, Prepared, plan
+from coevo.rollouts import Collector
 from coevo.seeds import derive, noise_seed
 from coevo.shaping import Floats, bounded_credit
 

@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from coevo.errors import RunInterrupted
+from coevo.prompts import Prompt, Prompts
 from coevo.records import Completion, Request, Sampling
 from coevo_transformers.decode import Decoder
-from coevo_transformers.prompts import Prompt, Prompts
 from coevo_transformers.sampler import Sampler
 from coevo_transformers.stopping import TextStream
 

@@ -1,7 +1,5 @@
 """What the model generates with: written from the fp32 master for every member, never undone."""
 
-import hashlib
-import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -225,13 +223,3 @@ def as_numpy(tensor: torch.Tensor) -> Stored:
     """The memory of a CPU tensor as numpy sees it, same shape; bfloat16 as uint16 patterns."""
     through, held = _AS_NUMPY.get(tensor.dtype, (tensor.dtype, np.float32))
     return cast(Stored, tensor.detach().view(through).numpy().view(cast(Any, held)))
-
-
-def policy_id(digest: str, perturbation: Perturbation | None, selection: Selection) -> str:
-    """The name of served weights, 32 hex digits: equal names are equal weights. Computed, never read back."""
-    member = None
-    if perturbation is not None and perturbation.sigma != 0:
-        member = [f"{perturbation.seed:016x}", float(perturbation.sigma).hex(), perturbation.family]
-    chosen = [[spec.name, float(spec.scale).hex()] for spec in selection.tensors]
-    text = json.dumps(["coevo-policy-v1", digest, member, chosen], separators=(",", ":"))
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 from coevo.canary import Canary, run_canary
 from coevo.errors import UserError
 from coevo.models import pull, resolve
+from coevo.prompts import Prompts
 from coevo.records import Json, Perturbation
 from coevo.weights.dtypes import Stored
+from coevo.weights.identity import policy_id
 from coevo.weights.selection import select, with_scales
 from coevo_transformers.completing import Completer, Limits
 from coevo_transformers.decode import Decoder
 from coevo_transformers.inplace import WeightsOption, refuse_elsewhere, serving
 from coevo_transformers.loading import DTypeOption, choose_device, choose_dtype, load
-from coevo_transformers.prompts import Prompts
-from coevo_transformers.served import policy_id
 
 _PROBE_TOKENS = 12
 

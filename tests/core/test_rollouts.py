@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coevo.dealing import PlanSettings, Prepared, plan
 from coevo.errors import RunError
 from coevo.records import Batch, Context, EpisodeResult, Example, Perturbation, Sampling
-from coevo.rollouts import Collector, PlanSettings, Prepared, plan
+from coevo.rollouts import Collector
 
 
 def contexts(count):

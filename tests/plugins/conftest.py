@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from coevo import Batch, Brief, Buffer, Example, Perturbation, Reference, Rollout, Trajectory
+from coevo.dealing import PlanSettings, plan
 from coevo.interfaces import Ledger
 from coevo.records import Provenance
-from coevo.rollouts import PlanSettings, plan
 from coevo.seeds import derive
 
 

@@ -12,8 +12,9 @@ from coevo.interfaces import Engine, Policy
 from coevo.records import DenseUpdate, GradientUpdate, Perturbation, SeedsUpdate
 from coevo.registry import Registry
 from coevo.weights import noise
+from coevo.weights.identity import policy_id
 from coevo_transformers.engine import TransformersEngine
-from coevo_transformers.served import as_numpy, policy_id
+from coevo_transformers.served import as_numpy
 from tests.tiny_llama import save_tiny_llama
 from tests.transformers_engine.conftest import ask, complete
 

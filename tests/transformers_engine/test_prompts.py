@@ -1,7 +1,7 @@
 import pytest
 
 from coevo.errors import UserError
-from coevo_transformers.prompts import Prompts
+from coevo.prompts import Prompts
 from tests.tiny_llama import byte_tokenizer
 from tests.transformers_engine.conftest import ask
 

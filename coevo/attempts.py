@@ -1,0 +1,148 @@
+"""One rollout in flight: an episode, what it asked and was answered, and the record that becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from coevo.dealing import Cell, Chunk, Prepared
+from coevo.errors import CoevoError
+from coevo.interfaces import Episode, Task
+from coevo.records import (
+    Completion,
+    Context,
+    EpisodeResult,
+    Example,
+    Perturbation,
+    Provenance,
+    Request,
+    Rollout,
+    Sampling,
+    Step,
+    Trajectory,
+)
+from coevo.seeds import derive
+
+
+def short(error: BaseException) -> str:
+    """The error in a line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
+
+
+class Attempt:
+    """One rollout in flight."""
+
+    def __init__(self, context: Context, example: Example, cell: Cell, sampling: Sampling) -> None:
+        self.context, self.example, self.cell, self.sampling = context, example, cell, sampling
+        self.episode: Episode | None = None
+        self.result: EpisodeResult | None = None
+        self.steps: list[Step] = []
+        self._requests: list[Request] = []
+
+    def begin(self, task: Task, wrap: Callable[[Episode], Episode] | None) -> None:
+        """Make the episode."""
+        try:
+            episode = task.episode(self.example, self.context)
+            self.episode = wrap(episode) if wrap else episode
+        except CoevoError:
+            raise
+        except Exception as error:  # noqa: BLE001 - here a failure becomes data
+            self.fail("judge_error", error)
+
+    def pending(self) -> list[Request]:
+        """What it asks next, each with its seed; empty once it is over."""
+        if self.result is not None or self.episode is None:
+            return []
+        try:
+            asked = list(self.episode.requests())
+        except CoevoError:
+            raise
+        except Exception as error:  # noqa: BLE001 - here a failure becomes data
+            self.fail("judge_error", error)
+            return []
+        step = len(self.steps)
+        self._requests = [
+            replace(
+                request,
+                seed=self.cell.seed if step == i == 0 else derive(self.cell.seed, "step", step, i),
+                sampling=request.sampling or self.sampling,
+            )
+            for i, request in enumerate(asked)
+        ]
+        return self._requests
+
+    def advance(self, completions: Sequence[Completion]) -> None:
+        """Give it the answers to what was pending."""
+        assert self.episode is not None
+        self.steps += [
+            Step(
+                r.messages, c.prompt_ids, c.completion_ids, c.finish_reason, c.text, r.prefill,
+                logprobs=c.logprobs, tokens=c.tokens,
+            )
+            for r, c in zip(self._requests, completions, strict=True)
+        ]  # fmt: skip
+        if any(c.finish_reason == "context_overflow" for c in completions):
+            self.result = EpisodeResult(
+                "context_overflow",
+                artifacts={"message": "the prompt and the answer do not fit the model's context"},
+            )
+            return
+        try:
+            self.episode.step(completions)
+        except CoevoError:
+            raise
+        except Exception as error:  # noqa: BLE001 - here a failure becomes data
+            self.fail("judge_error", error)
+
+    def fail(self, status: str, error: BaseException) -> None:
+        """End it with a status that is no fault of the model."""
+        self.result = EpisodeResult(status, artifacts={"message": short(error)})
+
+
+def record(
+    attempt: Attempt,
+    result: EpisodeResult,
+    chunk: Chunk,
+    perturbation: Perturbation | None,
+    policy_id: str,
+    prepared: Prepared,
+    seconds: float,
+) -> Rollout:
+    """The rollout that became of an attempt.
+
+    Args:
+        attempt: its episode is over.
+        result: what the task said of it.
+        chunk: that it belongs to.
+        perturbation: the member's, None at the centre.
+        prepared: the batch.
+        policy_id: of the weights that answered.
+        seconds: wall time.
+    """
+    provenance = Provenance(
+        generation=prepared.settings.generation,
+        batch=prepared.settings.batch,
+        chunk=chunk.index,
+        member=chunk.member,
+        seed=perturbation.seed if perturbation else 0,
+        sigma=perturbation.sigma if perturbation else 0.0,
+        context=attempt.cell.context,
+        context_id=attempt.context.id,
+        example=attempt.example.id,
+        sample=attempt.cell.sample,
+        sampling_seed=attempt.cell.seed,
+        policy_id=policy_id,
+        operator=prepared.batch.operator,
+        purpose=prepared.batch.purpose,
+    )
+    return Rollout(
+        provenance=provenance,
+        status=result.status,
+        return_=result.return_,
+        trajectory=Trajectory(tuple(attempt.steps)),
+        metrics=result.metrics,
+        artifacts=result.artifacts,
+        prompt_tokens=sum(s.spent[0] for s in attempt.steps),
+        completion_tokens=sum(s.spent[1] for s in attempt.steps),
+        seconds=seconds,
+    )

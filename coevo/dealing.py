@@ -1,0 +1,111 @@
+"""From a batch to its plan: which rollouts, of which member, in which chunks, on which seeds. Pure.
+
+A *chunk* holds requests of one member; its membership and order are a function of the plan and the configured
+size, so a repeated chunk is the same computation on the same seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coevo.records import Batch, Example, Perturbation
+from coevo.seeds import sampling_seed
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One planned rollout: indices into the batch's contexts and its examples."""
+
+    context: int
+    example: int
+    sample: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Planned rollouts of one member (None: the centre)."""
+
+    index: int
+    member: int | None
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSettings:
+    """What a plan depends on besides the batch. `common` None takes the pairing's default."""
+
+    root_seed: int
+    generation: int
+    batch: int
+    answers: int = 1
+    common: bool | None = None
+    chunk: int = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A batch with everything that running it needs."""
+
+    batch: Batch
+    members: tuple[Perturbation, ...]
+    examples: Sequence[Example]
+    settings: PlanSettings
+    chunks: Sequence[Chunk]
+
+    @property
+    def size(self) -> int:
+        """Planned rollouts."""
+        return sum(len(chunk.cells) for chunk in self.chunks)
+
+
+def plan(batch: Batch, examples: Sequence[Example], members: int, settings: PlanSettings) -> list[Chunk]:
+    """All chunks of a batch in order, members one after the other.
+
+    Args:
+        batch: what to roll out.
+        examples: the batch's examples in order.
+        members: population of this batch; 0 is the centre alone.
+        settings: seeds and sizes.
+    """
+    zipped = batch.pairing == "zip" and members > 0
+    deal = _deal_zip if zipped else _deal_cross
+    hands = deal(batch, len(examples), max(members, 1), settings.answers)
+    common = batch.pairing == "cross" if settings.common is None else settings.common
+    at = (settings.root_seed, settings.generation, settings.batch)
+    chunks: list[Chunk] = []
+    for index, hand in enumerate(hands):
+        member = index if members else None
+        seeded = None if common else member
+
+        def seed(place: int, c: int, e: int, s: int, seeded: int | None = seeded) -> int:
+            if zipped and common:
+                # No two members are dealt the same (context, sample): what they have in common is the place in
+                # their hands.
+                c, s = 0, place // len(examples)
+            return sampling_seed(*at, c, examples[e].id, s, seeded)
+
+        cells = [Cell(c, e, s, seed(place, c, e, s)) for place, (c, e, s) in enumerate(hand)]
+        for start in range(0, len(cells), settings.chunk):
+            part = tuple(cells[start : start + settings.chunk])
+            chunks.append(Chunk(len(chunks), member, part))
+    return chunks
+
+
+def _deal_cross(batch: Batch, examples: int, members: int, answers: int) -> list[list[tuple[int, int, int]]]:
+    """Every member sees every context and example, `batch.samples` times."""
+    hand = [(c, e, s) for c in range(len(batch.contexts)) for e in range(examples) for s in range(batch.samples)]
+    return [list(hand) for _ in range(members)]
+
+
+def _deal_zip(batch: Batch, examples: int, members: int, answers: int) -> list[list[tuple[int, int, int]]]:
+    """Blocks of `answers` contexts to the members in turn; contexts repeat until every member has a block."""
+    count = len(batch.contexts)
+    blocks = max(members, -(-count // answers))
+    slots = max(count, members * answers) if blocks == members else count
+    hands: list[list[tuple[int, int, int]]] = [[] for _ in range(members)]
+    for slot in range(slots):
+        context, repeat = slot % count, slot // count
+        hands[(slot // answers) % members] += [(context, e, repeat) for e in range(examples)]
+    return hands
