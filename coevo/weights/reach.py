@@ -81,17 +81,22 @@ def drift(served: Float32s, expected: Float32s) -> dict[str, float]:
 class Reach:
     """Looks at the sample before and after each update, and keeps how it was at the base."""
 
-    def __init__(self, master: Master, dtype: Callable[[TensorSpec], DType], read: Read, *, derived: bool = True):
+    def __init__(
+        self, master: Master, dtype: Callable[[TensorSpec], DType], read: Read | None, *, derived: bool = True
+    ) -> None:
         """Takes the base, which must be what the master holds and the engine serves.
 
         Args:
             master: What is meant.
             dtype: The format that a tensor is served in.
-            read: Reads back what generates.
+            read: Reads back what generates; None where it cannot be read, and then no drift is told.
             derived: Whether the centre is served from the master, so that it need not be served to be known;
                 otherwise it is read, and must be what is served whenever an update begins and ends.
         """
+        if read is None and not derived:
+            raise ValueError("weights that are not derived from the master must be read back to be known")
         self._master, self._read, self._derived = master, read, derived
+        self._drift: dict[str, float] = {}
         self._dtypes: list[tuple[DType, int]] = [(dtype(spec), len(positions)) for spec, positions in master.sample]
         self._cosines: dict[str, float] = {}
         self.check(None, 0.0)
@@ -101,7 +106,7 @@ class Reach:
         """Nothing before the first update, then finite numbers.
 
         `cosine` of the last update and `cosine_run` of all since the base, also through an anchor; `drift` and
-        `drifted` of the last `check`.
+        `drifted` of the last `check`, where what generates can be read.
         """
         return {**self._cosines, **self._drift} if self._cosines else {}
 
@@ -115,13 +120,15 @@ class Reach:
 
     def check(self, seed: int | None, sigma: float) -> None:
         """Reads back what generates and compares it with what this member, or the centre for None, should be."""
-        self._drift = drift(self._generating(), self._cast(self._master.sampled(seed, sigma)))
+        if self._read is not None:
+            self._drift = drift(self._generating(), self._cast(self._master.sampled(seed, sigma)))
 
     def _look(self) -> Look:
         meant = self._master.sampled()
         return Look(meant, self._cast(meant) if self._derived else self._generating())
 
     def _generating(self) -> Float32s:
+        assert self._read is not None
         return gather(self._master.sample, self._read)
 
     def _cast(self, values: Float32s) -> Float32s:

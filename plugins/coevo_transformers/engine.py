@@ -11,15 +11,16 @@ import os
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
 
+from coevo.endpoint import serve
 from coevo.errors import MissingExtraError
-from coevo.interfaces import Capabilities
+from coevo.interfaces import Capabilities, Endpoint
 from coevo.records import Completion, Json, Perturbation, Request, Update
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ class TransformersEngine:
     All of the model's work happens in one thread: the event loop stays free, and OpenMP keeps one team of
     threads. Leases queue, and leasing what is served already costs nothing.
     """
+
+    adapts = True
 
     def __init__(
         self,
@@ -256,6 +259,14 @@ class TransformersPolicy:
             raise RuntimeError("complete() was called after the policy's lease ended")
         asked, stop = list(requests), Event()
         return await self._engine.run(lambda: self._session.completer.complete(asked, stop), stop)
+
+    def endpoint(self) -> AbstractAsyncContextManager[Endpoint]:
+        """Serve it on loopback as an OpenAI-compatible API; when the lease ends, requests are refused.
+
+        Requests that come at once are answered one after the other, each in a batch of its own: so an answer depends
+        on its request alone.
+        """
+        return serve(self)
 
     def end(self) -> None:
         """The weights may change from here on."""

@@ -29,7 +29,8 @@ import torch
 from coevo.errors import RunError, UserError
 from coevo.records import Perturbation
 from coevo.weights import kernels, noise
-from coevo_transformers.served import Served, ServedWeights, as_numpy
+from coevo.weights.derived import Served
+from coevo_transformers.served import ServedWeights, as_numpy
 
 WeightsOption: TypeAlias = Literal["exact", "inplace", "inplace-sum"]
 

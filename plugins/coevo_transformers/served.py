@@ -1,45 +1,35 @@
 """What the model generates with: written from the fp32 master for every member, never undone."""
 
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from coevo.errors import CheckFailedError, UserError
-from coevo.records import Perturbation, SeedsUpdate, Update
+from coevo.records import Perturbation
 from coevo.weights import noise
+from coevo.weights.derived import DerivedWeights, Served
 from coevo.weights.digest import digest_of
 from coevo.weights.dtypes import DType, Stored
 from coevo.weights.master import Master
-from coevo.weights.reach import Reach
 from coevo.weights.selection import Selection, TensorSpec
-from coevo.weights.stored import open_file
-
-Served: TypeAlias = Perturbation | Literal["nothing"] | None
-"""What the parameters hold: a member, the centre (None), or weights that are out of date."""
 
 _AS_NUMPY = {torch.bfloat16: (torch.int16, np.uint16), torch.float16: (torch.float16, np.float16)}
 
 
-class ServedWeights:
+class ServedWeights(DerivedWeights):
     """The master, and the model's own parameters as what is served from it.
 
     On the CPU the kernels write straight into the parameters' memory. On another device the member is made
     on the host and sent, tensor by tensor, or made there from a copy of the master (`mirror`).
 
     Attributes:
-        master: The fp32 master.
-        apply_seconds: Wall time of all updates so far.
         note: How they are served, for the start line, where it is not this way.
-        derived: Whether what is served is a function of the master.
     """
 
     note = ""
-    derived = True
 
     def __init__(
         self,
@@ -57,44 +47,17 @@ class ServedWeights:
             parameters: The model's.
             where: `device` keeps a copy of the master beside the parameters, the master itself on the host.
         """
-        self.selection = selection
-        self.master = Master(selection, folder, where="disk" if where == "disk" else "host")
+        super().__init__(Master(selection, folder, where="disk" if where == "disk" else "host"))
         self._parameters = {
             spec.name: next(parameters[name] for name in (spec.name, *spec.aliases) if name in parameters)
             for spec in selection.tensors
         }
         self._mirror: dict[str, torch.Tensor] | None = {} if where == "device" else None
         self._mirror_stale = True
-        self._current: Served = "nothing"
-        self._digest = ""
-        self.apply_seconds = 0.0
-        self.serve(None)
-        self._reach = Reach(self.master, self._dtype, self._read_at, derived=self.derived)
+        self.begin(self._served_dtype, self._read_at)
 
-    @property
-    def dtype(self) -> DType:
-        """The format of most of the weights that are served."""
-        return self._dtype(max(self.selection.tensors, key=lambda spec: spec.size))
-
-    def _dtype(self, spec: TensorSpec) -> DType:
+    def _served_dtype(self, spec: TensorSpec) -> DType:
         return cast(DType, str(self._parameters[spec.name].dtype).removeprefix("torch."))
-
-    def serve(self, perturbation: Perturbation | None) -> None:
-        """Make the parameters those of a member, or of the centre; free where they are already.
-
-        Raises:
-            ValueError: The noise family is unknown, or sigma is not finite in fp32.
-        """
-        if perturbation is not None:
-            if perturbation.family != noise.FAMILY:
-                raise ValueError(f"noise family {perturbation.family!r} is unknown; expected {noise.FAMILY!r}")
-            if perturbation.sigma == 0:
-                perturbation = None
-        if self._current == perturbation:
-            return
-        was, self._current = self._current, "nothing"  # an exception half way leaves neither the old nor the new
-        self._write(was, perturbation)
-        self._current = perturbation
 
     def _write(self, was: Served, perturbation: Perturbation | None) -> None:
         """Change the parameters from what they were, which does not matter here."""
@@ -133,73 +96,15 @@ class ServedWeights:
         """The digest over what generates, read back now."""
         return digest_of(_Reading(self))
 
-    def digest(self) -> str:
-        """The `weights_digest` of the master; made once an update."""
-        if not self._digest:
-            self._digest = self.master.digest()
-        return self._digest
-
-    def identity(self) -> str:
-        """What of the centre goes into a policy's name."""
-        return self.digest()
-
-    def apply(self, update: Update) -> None:
-        """Move the master; what is served is made anew at the next `serve`.
-
-        Raises:
-            ValueError: An update that is no `seeds` update of the known family.
-            RunError: Weights became NaN.
-        """
-        if not isinstance(update, SeedsUpdate):
-            raise ValueError(f"this engine applies seeds updates, got a {type(update).__name__}")
-        if update.family != noise.FAMILY:
-            raise ValueError(f"noise family {update.family!r} is unknown; expected {noise.FAMILY!r}")
-        if not update.terms:
-            return
-        started = time.monotonic()
-        self._settle()
-        with self._reach.update():
-            self._move(update.terms)
-        self.apply_seconds += time.monotonic() - started
-
-    def _settle(self) -> None:
-        """Before an update: compare what has been serving until now with what it should have been."""
-        if self._current is None:
-            self._reach.check(None, 0.0)
-        elif self._current != "nothing":
-            self._reach.check(self._current.seed, self._current.sigma)
-
-    def _move(self, terms: Sequence[tuple[int, float]]) -> None:
-        self._changed()
-        self.master.apply(terms)
-
-    def load_anchor(self, path: Path) -> None:
-        """Take the master from an anchor; one that does not hold what it says leaves it as it was."""
-        try:
-            self.master.load_anchor(path, open_file(path)[1].get("digest", ""))
-        except (CheckFailedError, UserError):
-            return  # torn or damaged: the caller compares digests and takes an older one
-        self._changed()
-
     def _changed(self) -> None:
-        self._current, self._digest, self._mirror_stale = "nothing", "", True
-
-    def reached(self) -> dict[str, float]:
-        """How much of the updates reached what generates; see `coevo.weights.reach`.
-
-        `drift` and `drifted` are of what was serving when the update came, against its definition.
-        """
-        return self._reach.told()
+        super()._changed()
+        self._mirror_stale = True
 
     def _read_at(self, spec: TensorSpec, positions: NDArray[np.int64]) -> Stored:
         flat = self._parameters[spec.name].data.reshape(-1)
         if flat.device.type == "cpu":
             return as_numpy(flat)[positions]
         return as_numpy(flat[torch.tensor(positions, device=flat.device)].cpu())
-
-    def moved(self, perturbation: Perturbation) -> float:
-        """Share of a fixed sample of weights whose served value the perturbation changes, 0 to 1."""
-        return self.master.moved(perturbation.seed, perturbation.sigma, self.dtype)
 
 
 class _Reading(Mapping[str, Stored]):

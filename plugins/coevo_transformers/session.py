@@ -19,7 +19,6 @@ from coevo.models import pull, resolve
 from coevo.prompts import Prompts
 from coevo.records import Json, Perturbation
 from coevo.weights.dtypes import Stored
-from coevo.weights.identity import policy_id
 from coevo.weights.selection import select, with_scales
 from coevo_transformers.completing import Completer, Limits
 from coevo_transformers.decode import Decoder
@@ -92,7 +91,7 @@ class Session:
 
     def policy_id(self, perturbation: Perturbation | None) -> str:
         """The name of the weights that a perturbation serves now."""
-        return policy_id(self.weights.identity(), perturbation, self.weights.selection)
+        return self.weights.policy_id(perturbation)
 
     def logits(self) -> dict[str, NDArray[np.float32]]:
         """Logits (V,) for a fixed prompt, after it and one token later, from an empty cache."""
