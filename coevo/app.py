@@ -13,7 +13,16 @@ from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
 
 from coevo import discovery
-from coevo.assembly import check_model, check_needs, make_updaters, run_path, sampling_of, table_names, validate
+from coevo.assembly import (
+    check_model,
+    check_needs,
+    local_files,
+    make_updaters,
+    run_path,
+    sampling_of,
+    table_names,
+    validate,
+)
 from coevo.config import RunConfig, build, plugin_files
 from coevo.discovery import Plugins, Registries
 from coevo.errors import RunError, RunInterrupted, UserError
@@ -108,7 +117,8 @@ def parts(config: RunConfig, registries: Registries) -> Generator[tuple[Task, En
         task = registries.tasks.create(config.task, config.options.get(config.task, {}))
         _closing(stack, task)
         # What updaters and models refuse is refused now, not after a sandbox and a model were started.
-        make_updaters(config, registries, task.brief(), RunServices(config.seed, run_path(config)))
+        parameters, _ = make_updaters(config, registries, task.brief(), RunServices(config.seed, run_path(config)))
+        check_needs(config, registries, parameters)
         check_model(config, registries)
         getattr(task, "start", lambda: None)()
         if config.loggers and sys.stderr.isatty():
@@ -116,7 +126,8 @@ def parts(config: RunConfig, registries: Registries) -> Generator[tuple[Task, En
             print(
                 f"coevo: starting engine {config.engine!r} with model {config.model!r} …", file=sys.stderr, flush=True
             )
-        engine = registries.engines.create(config.engine, config.options.get(config.engine, {}), model=config.model)
+        options = config.options.get(config.engine, {})
+        engine = registries.engines.create(config.engine, options, model=config.model, plugins=local_files(config))
         _closing(stack, engine)
         yield task, engine
 
@@ -148,7 +159,7 @@ def _drive(
             adapted=history.adapted,
         )
         parameters, contexts = make_updaters(config, registries, brief, services)
-        check_needs(config, parameters, engine)
+        check_needs(config, registries, parameters, engine)
         begin(folder, task, engine, history)
         if history.states:
             parameters.load_state_dict(history.states["parameters"])
@@ -200,6 +211,9 @@ def _note_failure(store: RunStore, error: BaseException) -> None:
 
 
 def _run_loop(loop: Loop, store: RunStore, observe: Observers, info: RunInfo, history: History) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # So a shell starts what a script puts in the background; SIGTERM, which becomes SIGINT here, would be lost too.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     previous = signal.signal(signal.SIGTERM, _interrupt)
     failure: BaseException | None = None
     observe("run_started", info=info)

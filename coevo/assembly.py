@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from coevo.config import FOLDER_TASK, RunConfig
-from coevo.discovery import Registries
+from coevo.discovery import LOCAL_PLUGIN, Registries, load
 from coevo.errors import UserError
 from coevo.interfaces import Brief, ContextUpdater, Engine, ParameterUpdater
 from coevo.models import resolve
 from coevo.records import Json, Sampling
-from coevo.registry import require
+from coevo.registry import Option, require
 from coevo.services import RunServices
 
 MOST_ANSWERS = 1_000_000
@@ -74,14 +74,57 @@ def check_model(config: RunConfig, registries: Registries) -> None:
     Raises:
         UserError: what is wrong with it.
     """
-    factory = registries.engines.entry(config.engine).factory
+    _check_model(registries, config.engine, config.model)
+
+
+def _check_model(registries: Registries, engine: str, name: str) -> None:
+    factory = registries.engines.entry(engine).factory
     check: Callable[[str], object] | None = getattr(factory, "check_model", None)
     model = inspect.signature(factory).parameters.get("model")
-    is_path = os.sep in config.model or os.path.exists(config.model)
+    is_path = os.sep in name or os.path.exists(name)
     if check is None and model is not None and (model.default is model.empty or is_path):
         check = resolve
     if check is not None:
-        check(config.model)
+        check(name)
+
+
+def local_files(config: RunConfig) -> tuple[str, ...]:
+    """The run's plugin files by their full paths, that of the working folder among them: for other processes."""
+    local = Path.cwd() / LOCAL_PLUGIN
+    files = [*([local] if local.is_file() else []), *map(Path, config.plugins)]
+    return tuple(dict.fromkeys(str(file.resolve()) for file in files))
+
+
+def check_engine(
+    name: str, options: Mapping[str, Json], *, model: str, plugins: Sequence[str] = ()
+) -> dict[str, Option]:
+    """Refuse what `make_engine` would refuse of names, options and model, before anything is loaded.
+
+    Returns:
+        The options that the engine has, by name.
+
+    Raises:
+        UserError: the first thing that is wrong.
+    """
+    registries = load(plugins).registries()
+    registries.engines.validate(name, options)
+    _check_model(registries, name, model)
+    return {option.name: option for option in registries.engines.options(name)}
+
+
+def make_engine(name: str, options: Mapping[str, Json], *, model: str, plugins: Sequence[str] = ()) -> Engine:
+    """Make an engine by name: for engines that have others inside, in this process or another.
+
+    Args:
+        name: as `--engine` takes it.
+        options: its options.
+        model: as `--model` takes it.
+        plugins: files that may define it, beside the installed plugins and `coevo_plugin.py` of the working folder.
+
+    Raises:
+        UserError: unknown name or option, wrong value, or a model that it cannot load.
+    """
+    return load(plugins).registries().engines.create(name, options, model=model, plugins=tuple(plugins))
 
 
 def run_path(config: RunConfig) -> Path:
@@ -126,14 +169,26 @@ def make_updaters(
     return parameters, contexts
 
 
-def check_needs(config: RunConfig, parameters: ParameterUpdater, engine: Engine) -> None:
+def check_needs(
+    config: RunConfig, registries: Registries, parameters: ParameterUpdater, engine: Engine | None = None
+) -> None:
     """Refuse an engine that cannot do what the parameter updater needs.
+
+    Without `engine` only what its factory says is known: a class attribute `adapts`, optional, for what all of
+    its engines can or cannot. So `--param es` on an engine for API models is refused before it asks anything.
 
     Raises:
         UserError: what to use instead.
     """
-    if parameters.needs and not getattr(engine.capabilities, parameters.needs):
-        able = "an engine that adapts, such as 'transformers'" if parameters.needs == "adapts" else "another engine"
+    needs = parameters.needs
+    if engine is None:
+        unable = needs == "adapts" and getattr(registries.engines.entry(config.engine).factory, "adapts", None) is False
+    else:
+        unable = bool(needs) and not getattr(engine.capabilities, needs)
+    if unable:
+        names = [entry.name for entry in registries.engines if getattr(entry.factory, "adapts", False) is True]
+        listed = f" ({', '.join(names)})" if names else ""
+        able = f"an engine that adapts{listed}" if needs == "adapts" else "another engine"
         raise UserError(
             f"parameter updater {config.param!r} cannot train on engine {config.engine!r}, whose weights are fixed; "
             f"use {able}, or --param none"

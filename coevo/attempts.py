@@ -29,6 +29,14 @@ def short(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
 
 
+def step_of(request: Request, completion: Completion) -> Step:
+    """A request and its answer, as a step of the trajectory."""
+    return Step(
+        request.messages, completion.prompt_ids, completion.completion_ids, completion.finish_reason, completion.text,
+        request.prefill, logprobs=completion.logprobs, tokens=completion.tokens,
+    )  # fmt: skip
+
+
 class Attempt:
     """One rollout in flight."""
 
@@ -74,13 +82,7 @@ class Attempt:
     def advance(self, completions: Sequence[Completion]) -> None:
         """Give it the answers to what was pending."""
         assert self.episode is not None
-        self.steps += [
-            Step(
-                r.messages, c.prompt_ids, c.completion_ids, c.finish_reason, c.text, r.prefill,
-                logprobs=c.logprobs, tokens=c.tokens,
-            )
-            for r, c in zip(self._requests, completions, strict=True)
-        ]  # fmt: skip
+        self.steps += [step_of(r, c) for r, c in zip(self._requests, completions, strict=True)]
         if any(c.finish_reason == "context_overflow" for c in completions):
             self.result = EpisodeResult(
                 "context_overflow",

@@ -5,7 +5,8 @@ look like noise. So every engine that adapts is asked before its first rollout:
 
 1. A member is served and every selected tensor is read back and compared, bit by bit, with the numpy
    definition of what that member is.
-2. A tensor that cannot be read back is perturbed alone, by a tenth of its rms: the logits must change.
+2. A tensor that cannot be read back is perturbed alone, by a tenth of its rms: the logits must change. So is a
+   tied tensor, in the rows that the prompt does not look up: a head that was copied would not notice.
 3. The centre is served again: everything read back, and the logits of prefill and decode, must be the bits
    they were before (logits only if the engine repeats itself at all, which it is asked first).
 
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -59,7 +60,22 @@ class Inspectable(Protocol):
         ...
 
     def logits(self) -> Mapping[str, NDArray[Any]]:
-        """Logits for a fixed prompt, from scratch: `prefill` after it and `decode` one token later."""
+        """Logits for a fixed prompt, from scratch: `prefill` after it and `decode` one token later.
+
+        Bits that are equal where the logits are, such as a digest of them, do as well.
+        """
+        ...
+
+
+class Looking(Protocol):
+    """What an engine may offer besides, where weights cannot all be read back."""
+
+    def serve_unseen(self, name: str, seed: int, sigma: float) -> None:
+        """As `serve_alone`, but for the rows that the fixed prompt looks up in an embedding."""
+        ...
+
+    def prefill(self) -> NDArray[Any]:
+        """`logits()["prefill"]` alone."""
         ...
 
 
@@ -69,10 +85,11 @@ class Canary:
 
     Attributes:
         read_back: tensors compared with the definition.
-        reached: tensors that cannot be read back and whose perturbation changed the logits.
+        reached: tensors that cannot be read back and whose perturbation changed the logits, now or before.
         unproved: tensors of neither kind: no prompt of this length reaches them (experts).
         repeats: whether equal questions gave equal logits.
         seconds: how long it took.
+        proved: names of what was reached, to be kept for the next start.
     """
 
     read_back: int
@@ -80,10 +97,15 @@ class Canary:
     unproved: tuple[str, ...]
     repeats: bool
     seconds: float
+    proved: tuple[str, ...] = ()
 
 
 def run_canary(
-    engine: Inspectable, master: Master, *, may_be_idle: Callable[[str], bool] = lambda name: "expert" in name
+    engine: Inspectable,
+    master: Master,
+    *,
+    may_be_idle: Callable[[str], bool] = lambda name: "expert" in name,
+    proved: Collection[str] = (),
 ) -> Canary:
     """Ask an engine all questions and leave it at the centre.
 
@@ -91,6 +113,7 @@ def run_canary(
         engine: what serves.
         master: what it serves from; its selection is what must be proved.
         may_be_idle: whether a tensor may take no part in an answer, such as an expert that is not chosen.
+        proved: `Canary.proved` of an earlier start of the same engine on the same base, not asked again.
 
     Raises:
         CheckFailedError: the engine generates with something else; the message names the tensors.
@@ -110,12 +133,25 @@ def run_canary(
         raise CheckFailedError(
             "canary: the engine holds a member's weights and answers with the centre's; it keeps a copy of the weights"
         )
-    unproved = _reach(packed, engine, master, first, may_be_idle) if packed else ()
+    asked = [_Question(spec.name, spec, engine.serve_alone) for spec in packed]
+    unseen = getattr(engine, "serve_unseen", None)
+    asked += [_Question(f"{s.name} as {s.aliases[0]}", s, unseen) for s in specs if unseen and s.aliases and s.scale]
+    unproved = _reach([q for q in asked if q.name not in proved], engine, master, first, may_be_idle)
     engine.serve(None)
     _require_equal(readable, engine, master, None, "of the centre after a member")
     if repeats and not _same(first, engine.logits()):
         raise CheckFailedError("canary: the centre's logits differ after a member was served; the engine keeps state")
-    return Canary(len(readable), len(packed) - len(unproved), unproved, repeats, time.monotonic() - started)
+    reached = tuple(question.name for question in asked if question.name not in unproved)
+    return Canary(len(readable), len(reached), unproved, repeats, time.monotonic() - started, reached)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """Do new weights of a tensor reach the answers? `serve` perturbs it."""
+
+    name: str
+    spec: TensorSpec
+    serve: Callable[[str, int, float], None]
 
 
 def wrong_tensors(
@@ -199,7 +235,7 @@ def _require_equal(
 
 
 def _reach(
-    packed: Iterable[TensorSpec],
+    questions: Iterable[_Question],
     engine: Inspectable,
     master: Master,
     centre: Mapping[str, NDArray[Any]],
@@ -207,12 +243,13 @@ def _reach(
 ) -> tuple[str, ...]:
     """Perturbs each tensor alone; names those that nothing was proved of."""
     silent: list[str] = []
-    for spec in packed:
-        values = master.view(spec.name)
+    prefill: Callable[[], NDArray[Any]] = getattr(engine, "prefill", lambda: engine.logits()["prefill"])
+    for question in questions:
+        values, scale = master.view(question.spec.name), question.spec.scale
         rms = float(np.sqrt(np.mean(np.square(values, dtype=np.float64)))) or 1.0
-        engine.serve_alone(spec.name, MEMBER.seed, 0.1 * rms / spec.scale)
-        if _same(centre, engine.logits()):
-            silent.append(spec.name)
+        question.serve(question.spec.name, MEMBER.seed, 0.1 * rms / scale)
+        if _equal_bits(centre["prefill"], prefill()):
+            silent.append(question.name)
     if dead := [name for name in silent if not may_be_idle(name)]:
         raise CheckFailedError(
             f"canary: new weights of {len(dead)} tensors do not reach the answers: {shortened(dead)}; "

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from coevo.weights.selection import TensorSpec
 
 _WEIGHTS = {".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx", ".tflite"}
+_TEMPLATES = "additional_chat_templates"
+"""Where transformers keeps chat templates beside the default one."""
 _ALIGNMENT = 8
 NOTE = "coevo-export.json"
 """The file in an exported folder that says which run's weights these are."""
@@ -164,8 +166,14 @@ def write_safetensors(path: Path, pieces: Mapping[str, Piece]) -> None:
 def _copy_rest(base: Path, out: Path) -> None:
     """Everything beside the weights; not coevo's note, which is about the base's own."""
     for path in sorted(base.iterdir()):
-        if path.is_file() and path.suffix not in _WEIGHTS and path.name not in (INDEX, MODEL_NOTE, NOTE):
+        # An index of another format than safetensors names files that are not copied.
+        leave = path.suffix in _WEIGHTS or path.name.endswith(".index.json") or path.name in (MODEL_NOTE, NOTE)
+        if path.is_file() and not leave:
             shutil.copyfile(path, out / path.name)
+    if (base / _TEMPLATES).is_dir():
+        (out / _TEMPLATES).mkdir()
+        for path in (base / _TEMPLATES).glob("*.jinja"):
+            shutil.copyfile(path, out / _TEMPLATES / path.name)
 
 
 def _with_dtype(config: Mapping[str, object], dtype: DType) -> dict[str, object]:

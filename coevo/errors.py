@@ -1,7 +1,7 @@
 """The errors a user of coevo can meet; this module imports nothing.
 
 A `CoevoError` is shown as one line on stderr, never as a traceback. Anything else that escapes is a
-fault in coevo or in a plugin and keeps its traceback.
+fault in coevo or in a plugin and keeps its traceback; a `RequestFailedError` becomes a rollout's status.
 
 Wording: what is wrong, the value seen, what was expected or a did-you-mean, and the command or option
 that mends it. Lower-case start, no full stop at the end, names in `repr`.
@@ -37,6 +37,13 @@ class PluginError(UserError):
 
 class RunError(CoevoError):
     """A run failed for a reason that is not the user's input; what is on disk can be resumed."""
+
+
+class RequestFailedError(Exception):
+    """An engine has tried a request as long as it is worth and gives it up: it is not tried again.
+
+    No `CoevoError`, because it ends nothing but its own rollout, with the status `engine_error`.
+    """
 
 
 class CheckFailedError(CoevoError):

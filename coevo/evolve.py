@@ -82,6 +82,7 @@ class Loop:
         everything = await self._collect(prepared, self.store.open_probe(at.generation, at.batch))
         seconds = time.monotonic() - started
         report = report_of(Buffer(prepared.batch, (), everything), None, at, None, self.engine.digest(), seconds)
+        report = self._with_spending(report)
         at.spend(report)
         outcomes = [None if r.return_ is None else objective_of(r) for r in everything]
         self.store.commit_probe(report, outcomes, at.ledger)
@@ -133,8 +134,13 @@ class Loop:
         reached = getattr(self.engine, "reached", None)
         if reached and update is not None and not update.reason:
             report = replace(report, metrics={**report.metrics, **reached()})
+        report = self._with_spending(report)
         self.services.spend(report)
         states = {"parameters": self.parameters.state_dict(), "contexts": self.contexts.state_dict()}
         self.store.commit(report, buffer, update, states, self.services.ledger)
         self.observe("batch_finished", report=report)
         return report
+
+    def _with_spending(self, report: BatchReport) -> BatchReport:
+        spent = getattr(self.engine, "spent", None)
+        return replace(report, metrics={**report.metrics, **spent()}) if spent else report

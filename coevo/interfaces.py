@@ -114,8 +114,10 @@ class Task(Protocol):
 
     Optional: `start()` before anything else runs (a sandbox wants no threads), `close()` at the end,
     `describe() -> Mapping[str, str]` for the start line,
-    `best_files(rollout, header) -> Mapping[str, str]` for what `best/` shall hold, and
-    `async run(example, context, policy) -> (EpisodeResult, Trajectory)` for an agent that drives itself.
+    `best_files(rollout, header) -> Mapping[str, str]` for what `best/` shall hold,
+    `async run(example, context, policy) -> (EpisodeResult, Trajectory)` for an agent that drives itself, its policy a
+    `ServedPolicy` (`EpisodeResult` alone takes the trajectory that was recorded), and `system(context) -> str`, the
+    system message under which the model works with a context, for `coevo serve`.
     """
 
     def brief(self) -> Brief:
@@ -163,6 +165,29 @@ class Policy(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A policy as an OpenAI-compatible API: all that an agent of any framework has to know.
+
+    Attributes:
+        base_url: such as `http://127.0.0.1:41234/v1`.
+        key: the bearer token that it asks for, empty where it asks for none.
+        model: the one that it serves.
+    """
+
+    base_url: str
+    key: str = field(repr=False)
+    model: str
+
+
+class ServedPolicy(Policy, Protocol):
+    """A policy that can be asked over HTTP as well: what a task that drives itself is given."""
+
+    def endpoint(self) -> AbstractAsyncContextManager[Endpoint]:
+        """Serve it on loopback until the context, or the lease, ends (`coevo.endpoint.serve`)."""
+        ...
+
+
 @runtime_checkable
 class Engine(Protocol):
     """Serves generations and owns the weights. Served weights are derived from the master, never undone.
@@ -172,11 +197,13 @@ class Engine(Protocol):
     Optional: `moved(perturbation) -> float` (share of sampled weights whose served value differs from the
     centre's), `reached() -> Mapping[str, float]` (how much of the last update reached the served weights:
     `cosine`, `cosine_run` since the base, `drift`, `drifted`; empty before one),
-    `count_tokens(request) -> int` (of the prompt), `served_digest() -> str`,
+    `count_tokens(request) -> int` (of the prompt), `spent() -> Mapping[str, float]` (since the last call, besides
+    tokens: `cost` and more, for the journal), `served_digest() -> str`,
     `save_anchor(path)` and `load_anchor(path)`, `describe() -> Mapping[str, str]` (device, dtype, master and
     more, for the start line), `record() -> Mapping[str, Json]` (for run.json; an adapting engine gives at
     least `base` (folder of the checkpoint) and `selection`), `close()`. On the factory: `check_model(model)`,
-    which raises UserError for a model that it could not load, before anything is started.
+    which raises UserError for a model that it could not load, before anything is started, and a class attribute
+    `adapts`, True or False where that holds for all of its engines.
     """
 
     capabilities: Capabilities
@@ -237,7 +264,8 @@ class ContextUpdater(Protocol):
 
     Optional: `credit(buffer) -> Buffer` sets what the parameter updater learns from;
     `wrap(episode) -> Episode` acts inside an episode; `adapting_batches: int` is how many batches of a
-    generation adapt (1 where it is missing), which the sigma schedule needs.
+    generation adapt (1 where it is missing), which the sigma schedule needs; `learned() -> Context` is the context
+    that the run has come to, for who uses the model afterwards.
     """
 
     def ask(self) -> Batch | None:

@@ -187,11 +187,12 @@ class Journal:
                 history.probes.append(line)
                 history.ledger = Ledger(**line["ledger"])
             elif line["kind"] == "batch":
-                _fold(history, line)
+                fold(history, line)
         return history
 
 
-def _fold(history: History, line: dict[str, Json]) -> None:
+def fold(history: History, line: dict[str, Json]) -> None:
+    """Go on by a committed batch."""
     history.batches.append(line)
     history.stop = None
     history.generation, history.batch = line["generation"], line["batch"] + 1

@@ -142,7 +142,7 @@ class Planner:
 
     def _most_tokens(self, prepared: Prepared) -> int:
         count = getattr(self.engine, "count_tokens", None)
-        if count is None or self.brief.max_calls > 1:
+        if count is None or self.brief.max_calls > 1 or hasattr(self.task, "run"):
             raise UserError(
                 "--tokens needs an engine that counts tokens and a task of one call an episode; use --calls instead"
             )

@@ -20,20 +20,9 @@ Message: TypeAlias = Mapping[str, str]
 
 Pairing: TypeAlias = Literal["cross", "zip"]
 Status: TypeAlias = Literal[
-    "ok",
-    "no_answer",
-    "syntax",
-    "no_entry",
-    "import",
-    "exception",
-    "timeout",
-    "out_of_memory",
-    "invalid_solution",
-    "non_finite",
-    "context_overflow",
-    "engine_error",
-    "judge_error",
-]
+    "ok", "no_answer", "syntax", "no_entry", "import", "exception", "timeout", "out_of_memory", "invalid_solution",
+    "non_finite", "context_overflow", "engine_error", "judge_error",
+]  # fmt: skip
 STATUSES: tuple[str, ...] = get_args(Status)
 EXCLUDED: frozenset[str] = frozenset({"engine_error", "judge_error"})
 """Failures that are not the model's: retried, then left out; never a reward."""
@@ -157,8 +146,7 @@ class Completion:
     """What a policy answered. `text` excludes the prefill and the stop string.
 
     `finish_reason`: `stop` (end of turn or a stop string), `length`, `context_overflow` (the prompt and
-    `max_new_tokens` do not fit; nothing was generated). `tokens` is (of the prompt, generated) as a server counts
-    them that tells no ids; None is the number of ids.
+    `max_new_tokens` do not fit; nothing was generated). `tokens`: (prompt, generated), of a server that tells no ids.
     """
 
     text: str

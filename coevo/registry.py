@@ -17,7 +17,7 @@ from coevo.records import Json
 
 T = TypeVar("T")
 
-PROVIDED = frozenset({"services", "brief", "model"})
+PROVIDED = frozenset({"services", "brief", "model", "plugins"})
 """Factory parameters that the run fills in; all others are the user's options."""
 
 
@@ -80,7 +80,7 @@ class Registry(Generic[T]):
             updaters.register("mine", MyUpdater)
 
     The factory is a class or function whose keyword parameters are its options; parameters named
-    `services`, `brief` or `model` are given by the run.
+    `services`, `brief`, `model` or `plugins` (the run's plugin files) are given by the run.
     """
 
     def __init__(self, kind: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from coevo.errors import CheckFailedError, UserError
 from coevo.folder import RunFolder
 from coevo.interfaces import Engine
-from coevo.journal import History, label, update_from_json
+from coevo.journal import History, fold, label, update_from_json
 from coevo.records import Json, SeedsUpdate
 
 
@@ -64,6 +64,14 @@ def position(history: History, at: str) -> int:
         last = generations[-1] if generations else "none"
         raise UserError(f"--at {at!r}: expected 'best', 'last' or a generation that is finished (the last is {last})")
     return len(generations) - generations[::-1].index(int(at))
+
+
+def cut(history: History, batches: int) -> History:
+    """The first `batches` batches of a history: where weights and updaters were then."""
+    kept = History(base=history.base, digest=history.base["digest"])
+    for line in history.batches[:batches]:
+        fold(kept, line)
+    return kept
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,10 @@ from typing import Any, cast
 
 from coevo.attempts import Attempt, record, short
 from coevo.dealing import Chunk, Prepared
-from coevo.errors import CoevoError
+from coevo.driving import EpisodePolicy, drive
+from coevo.errors import CoevoError, RequestFailedError
 from coevo.interfaces import Engine, Episode, Policy, Task
-from coevo.records import EpisodeResult, Perturbation, Rollout, Sampling, Trajectory
+from coevo.records import EpisodeResult, Perturbation, Rollout, Sampling
 
 
 @dataclass(slots=True)
@@ -94,7 +95,8 @@ class Collector:
     async def _generate(self, attempts: Sequence[Attempt], policy: Policy) -> None:
         run = getattr(self.task, "run", None)
         if run is not None:
-            await asyncio.gather(*(self._drive(attempt, policy, run) for attempt in attempts))
+            calls = self.task.brief().max_calls
+            await asyncio.gather(*(self._drive(attempt, policy, run, calls) for attempt in attempts))
             return
         for attempt in attempts:
             attempt.begin(self.task, self.wrap)
@@ -127,13 +129,15 @@ class Collector:
                 attempt.advance(answers[position : position + len(requests)])
                 position += len(requests)
 
-    async def _drive(self, attempt: Attempt, policy: Policy, run: Callable[..., Awaitable[Any]]) -> None:
-        outcome = await self._retry(lambda: run(attempt.example, attempt.context, policy))
-        if isinstance(outcome, Exception):
-            attempt.fail("engine_error", outcome)
-        else:
-            attempt.result, trajectory = cast(tuple[EpisodeResult, Trajectory], outcome)
-            attempt.steps = list(trajectory.steps)
+    async def _drive(self, attempt: Attempt, policy: Policy, run: Callable[..., Awaitable[Any]], calls: int) -> None:
+        """An agent with a loop of its own; each try has a fresh view of the policy, with the same seeds."""
+
+        def new_policy() -> EpisodePolicy:
+            return EpisodePolicy(
+                policy.id, attempt, calls, lambda requests: self._retry(lambda: policy.complete(requests))
+            )
+
+        await drive(run, attempt, new_policy, self.retries)
 
     async def _score(self, attempt: Attempt) -> EpisodeResult:
         if attempt.result is not None:
@@ -147,12 +151,17 @@ class Collector:
         return result
 
     async def _retry(self, call: Callable[[], Awaitable[Any]]) -> Any:
-        """The answer, or the last exception after `retries` repeats. A `CoevoError` is final at once."""
+        """The answer, or the last exception after `retries` repeats.
+
+        A `CoevoError` is final at once, and so is an engine that has given a request up by itself.
+        """
         for left in range(self.retries, -1, -1):
             try:
                 return await call()
             except CoevoError:
                 raise
+            except RequestFailedError as error:
+                return error
             except Exception as error:  # noqa: BLE001 - here a failure becomes data
                 if left == 0:
                     return error

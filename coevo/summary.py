@@ -79,11 +79,18 @@ def summarize(folder: RunFolder) -> dict[str, Json]:
         "tokens": history.ledger.tokens,
         "prompt_tokens": history.ledger.prompt_tokens,
         "completion_tokens": history.ledger.completion_tokens,
+        "cost": _cost(history),
         "seconds": round(sum(line["time"]["seconds"] for line in history.told), 3),
         "learning": learning(history.told, Judge.of(folder.info()), folder.address),
         "base_digest": history.base.get("digest", ""),
         "weights_digest": history.digest,
     }
+
+
+def _cost(history: History) -> float | None:
+    """Money that the engine says all of it cost, None where it says nothing."""
+    told = [line["metrics"]["cost"] for line in history.told if "cost" in line["metrics"]]
+    return round(sum(told), 6) if told else None
 
 
 def gap_to(value: float, target: float, direction: str) -> float | None:

@@ -8,12 +8,18 @@ from typing import Annotated, TypeAlias
 import typer
 
 from coevo.cli.output import emit, emit_json
+from coevo.config import parse_assignment
 from coevo.discovery import Plugins
 from coevo.errors import UserError
 from coevo.records import Json
 from coevo.report.numbers import number, table
 
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+EngineName: TypeAlias = Annotated[str | None, typer.Option("--engine", metavar="NAME", help="The engine.")]
+ModelName: TypeAlias = Annotated[str | None, typer.Option("--model", metavar="ID|DIR|ALIAS", help="The model to ask.")]
+Options: TypeAlias = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME.OPTION=VALUE", help="An option of the engine.")
+]
 Rounds: TypeAlias = Annotated[int | None, typer.Option(metavar="N", help="Interleaved rounds.")]
 
 
@@ -36,17 +42,59 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
 
     @group.command()
     def serve(
-        model: Annotated[str | None, typer.Option(metavar="ID|DIR|ALIAS", help="The model to serve.")] = None,
+        engine: EngineName = None,
+        model: ModelName = None,
         members: Annotated[
             int | None, typer.Option(metavar="N", help="Members served before the centre is compared.")
         ] = None,
         rounds: Rounds = None,
+        options: Options = None,
         as_json: AsJson = False,
     ) -> None:
         """One perturbed model made ready: derived against torch.randn in place; then many members and the centre."""
         from coevo.bench.serve import bench_serve
 
-        _measure(bench_serve, as_json, model=model, rounds=rounds, members=members)
+        _measure(
+            bench_serve, as_json, engine=engine, model=model, rounds=rounds, members=members,
+            options=_options(engine or "transformers", options),
+        )  # fmt: skip
+
+    @group.command()
+    def rollout(
+        engine: EngineName = None,
+        model: ModelName = None,
+        episodes: Annotated[int | None, typer.Option(metavar="N", help="Episodes of one answer a round.")] = None,
+        tokens: Annotated[int | None, typer.Option(metavar="N", help="Tokens of an answer at most.")] = None,
+        rounds: Rounds = None,
+        options: Options = None,
+        as_json: AsJson = False,
+    ) -> None:
+        """Tokens a second from plan to saved rollouts, against the chat call of the engine's library alone."""
+        from coevo.bench.rollout import bench_rollout
+
+        _measure(
+            bench_rollout, as_json, engine=engine, model=model, rounds=rounds, episodes=episodes, tokens=tokens,
+            options=_options(engine or "transformers", options),
+        )  # fmt: skip
+
+    @group.command()
+    def episodes(
+        engine: EngineName = None,
+        model: ModelName = None,
+        episodes: Annotated[int | None, typer.Option(metavar="N", help="Episodes a round.")] = None,
+        steps: Annotated[int | None, typer.Option(metavar="N", help="Answers of the longest episode.")] = None,
+        tokens: Annotated[int | None, typer.Option(metavar="N", help="Tokens of the longest answer.")] = None,
+        rounds: Rounds = None,
+        options: Options = None,
+        as_json: AsJson = False,
+    ) -> None:
+        """Episodes of varied lengths: each at its own pace against all of them in step."""
+        from coevo.bench.rollout import bench_episodes
+
+        _measure(
+            bench_episodes, as_json, engine=engine, model=model, rounds=rounds, episodes=episodes, steps=steps,
+            tokens=tokens, options=_options(engine or "vllm", options),
+        )  # fmt: skip
 
     @group.command()
     def sandbox(
@@ -58,6 +106,18 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         from coevo.bench.sandbox import bench_sandbox
 
         _measure(bench_sandbox, as_json, candidates=candidates, rounds=rounds)
+
+
+def _options(engine: str, assignments: list[str] | None) -> dict[str, Json] | None:
+    """The engine's options out of `engine.option=value`."""
+    if not assignments:
+        return None
+    found: dict[str, Json] = {}
+    for path, value in map(parse_assignment, assignments):
+        if len(path) != 2 or path[0] != engine:
+            raise UserError(f"--set got {'.'.join(path)!r}: a bench takes options of its engine, {engine}.option=value")
+        found[path[1]] = value
+    return found
 
 
 def _measure(bench: Callable[..., Mapping[str, Json]], as_json: bool, **options: Json) -> None:

@@ -28,12 +28,19 @@ def result(summary: Mapping[str, Json], folder: RunFolder) -> str:
     """The end of a run: the best answer and how to look further."""
     reason = str(summary["reason"])
     why = "all generations done" if reason == "generations" else f"the next batch could exceed --{reason}"
-    spent = f"{count(summary['calls'], 'call')}, {count(summary['tokens'], 'token')}, {duration(summary['seconds'])}"
+    spent = _spent(summary)
     head = f"run {summary['name']}: {summary['status']} ({why}); {spent}"
     best = _best(summary, folder) or "no valid answer was found"
     verdict = str(summary["learning"]["verdict"])
     learned = f"\n\nlearning: {verdict}" if verdict else ""
     return f"{head}\n\n{best}{learned}\n\nlook further: coevo show {folder.address}, coevo report {folder.address}"
+
+
+def _spent(summary: Mapping[str, Json]) -> str:
+    """Calls, tokens, money where the engine counts it, and time."""
+    cost = "" if summary["cost"] is None else f", cost {number(summary['cost'])}"
+    calls, tokens = count(summary["calls"], "call"), count(summary["tokens"], "token")
+    return f"{calls}, {tokens}{cost}, {duration(summary['seconds'])}"
 
 
 def _served(folder: RunFolder) -> str:
@@ -56,7 +63,7 @@ def _facts(summary: Mapping[str, Json], folder: RunFolder) -> list[list[str]]:
             f"{count(s['batches'], 'batch', 'batches')}, {count(s['updates'], 'update')} of the weights",
         ],
         ["answers", _answers(s["statuses"], s["valid_rate"])],
-        ["spent", f"{count(s['calls'], 'call')}, {count(s['tokens'], 'token')}, {duration(s['seconds'])}"],
+        ["spent", _spent(s)],
         ["weights", _weights(s)],
     ]
     if s["learning"]["verdict"]:

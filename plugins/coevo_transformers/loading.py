@@ -12,6 +12,7 @@ import torch
 import transformers
 
 from coevo.errors import UserError
+from coevo.weights.architecture import loaded_tensors
 from coevo.weights.selection import LoadedTensor, select
 
 DTypeOption: TypeAlias = Literal["auto", "bfloat16", "float16", "float32"]
@@ -124,22 +125,10 @@ def load(folder: Path, dtype: str, device: torch.device, attention: str) -> Load
 
 def _tensors(model: Any) -> tuple[dict[str, torch.nn.Parameter], dict[str, LoadedTensor]]:
     """Parameters by the first name of each tied group, each moved to memory of its own."""
-    groups: dict[int, list[str]] = {}
-    by_id: dict[int, torch.nn.Parameter] = {}
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        groups.setdefault(id(parameter), []).append(name)
-        by_id[id(parameter)] = parameter
-    parameters: dict[str, torch.nn.Parameter] = {}
-    tensors: dict[str, LoadedTensor] = {}
-    for key, names in groups.items():
-        first, *others = sorted(names)
-        parameter = by_id[key]
+    parameters, tensors = loaded_tensors(model)
+    for parameter in parameters.values():
         # transformers may map the file; the kernels write here, and a packed layout would not be the plain one.
         parameter.data = parameter.data.clone(memory_format=torch.contiguous_format)
-        parameters[first] = parameter
-        tensors[first] = LoadedTensor(tuple(parameter.shape), tuple(others))
-    for name, buffer in model.named_buffers():
-        tensors.setdefault(name, LoadedTensor(tuple(buffer.shape), parameter=False))
     return parameters, tensors
 
 

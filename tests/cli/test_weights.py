@@ -82,6 +82,21 @@ def test_export_is_the_base_folder_with_other_weights(coevo, run, base):
     assert [p.name for p in Path("new").iterdir()] == ["model"]
 
 
+def test_an_export_brings_what_tokenizer_and_generation_need_and_nothing_of_other_weights(coevo, run, base):
+    (base / "chat_template.jinja").write_text("{{ messages }}")
+    (base / "additional_chat_templates").mkdir()
+    (base / "additional_chat_templates" / "tools.jinja").write_text("{{ tools }}")
+    (base / "pytorch_model.bin").touch()
+    (base / "pytorch_model.bin.index.json").write_text("{}")
+    (base / "onnx").mkdir()
+    (base / "onnx" / "model.onnx").touch()
+    coevo("export", run, "--out", "new")
+    made = {str(path.relative_to("new")) for path in Path("new").rglob("*") if path.is_file()}
+    wanted = {"config.json", "tokenizer.json", "generation_config.json", "chat_template.jinja"}
+    weights = {path.name for path in base.iterdir() if "safetensors" in path.name}
+    assert made == wanted | weights | {"additional_chat_templates/tools.jinja", "coevo-export.json"}
+
+
 def _bytes(entry):
     return entry.file.read_bytes()[entry.begin : entry.end]
 

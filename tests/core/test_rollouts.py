@@ -2,14 +2,16 @@
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 
 import fakes
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import coevo
 from coevo.dealing import PlanSettings, Prepared, plan
-from coevo.errors import RunError
+from coevo.errors import RequestFailedError, RunError
 from coevo.records import Batch, Context, EpisodeResult, Example, Perturbation, Sampling
 from coevo.rollouts import Collector
 
@@ -98,6 +100,30 @@ def test_an_engine_that_goes_on_failing_loses_only_the_rollouts_it_failed():
     assert [{r.status for r in chunk} for chunk in chunks] == [{"engine_error"}, {"ok"}, {"ok"}]
     assert chunks[0][0].artifacts["message"] == "RuntimeError: the engine hiccuped"
     assert chunks[0][0].return_ is None
+
+
+def test_a_request_that_an_engine_has_given_up_is_not_tried_again_and_loses_only_its_own_rollout():
+    class GivesUp(fakes.NumberPolicy):
+        async def complete(self, requests):
+            self.engine.calls += len(requests)
+            if requests[0].messages[-1]["content"].endswith("1"):
+                raise RequestFailedError("no answer in time")
+            return [self._one(request) for request in requests]
+
+    class Engine(fakes.NumberEngine):
+        def __init__(self):
+            super().__init__()
+            self.capabilities = coevo.Capabilities(adapts=False, rolling=True)
+
+        @asynccontextmanager
+        async def lease(self, perturbation):
+            yield GivesUp(self, self.theta, "fixed")
+
+    engine = Engine()
+    rollouts = [r for chunk in collect(fakes.AimTask(), engine) for r in chunk]
+    assert [r.status for r in rollouts] == ["ok"] * 2 + ["engine_error"] * 2 + ["ok"] * 2
+    assert {r.artifacts["message"] for r in rollouts[2:4]} == {"RequestFailedError: no answer in time"}
+    assert engine.calls == 6
 
 
 class BrokenJudge(fakes.AimTask):

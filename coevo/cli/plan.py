@@ -1,0 +1,58 @@
+"""`coevo plan`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from coevo import discovery
+from coevo.cli.output import emit, emit_json
+from coevo.cli.reading import AsJson
+from coevo.cli.running import configuration
+from coevo.discovery import Plugins
+
+DOES_NOT_FIT = 1
+
+
+def add_commands(app: typer.Typer, plugins: Plugins) -> None:
+    """Add the command."""
+
+    @app.command()
+    def plan(
+        config: Annotated[str | None, typer.Argument(metavar="[CONFIG]", help="A TOML file.")] = None,
+        gpus: Annotated[int | None, typer.Option(metavar="N", help="GPUs of the node; 0 is the CPU.")] = None,
+        gpu_memory: Annotated[float | None, typer.Option(metavar="GB", help="Memory of each.")] = None,
+        host_memory: Annotated[float | None, typer.Option(metavar="GB", help="Main memory of the node.")] = None,
+        parameters: Annotated[
+            str | None, typer.Option(metavar="N", help="Weights of a model that is not known, such as 4e9.")
+        ] = None,
+        assign: Annotated[
+            list[str] | None,
+            typer.Option("--set", metavar="A.B=C", help="Any key of the configuration. Repeatable."),
+        ] = None,
+        plugin: Annotated[
+            list[str] | None, typer.Option(metavar="FILE", help="A Python file with hooks. Repeatable.")
+        ] = None,
+        as_json: AsJson = False,
+    ) -> None:
+        """Say what a configuration needs of memory, disk, network and time, beside GRPO. Starts nothing.
+
+        Exit code 1 where it does not fit. Without --gpus and the memories it is held against this machine.
+        """
+        from coevo.sizing import tables
+        from coevo.sizing.architecture import parse_count
+        from coevo.sizing.conduct import Given, check_sizes, make_plan
+
+        weights = None if parameters is None else parse_count(parameters)
+        given = Given(gpus, gpu_memory, host_memory, weights)
+        check_sizes(given)
+        data = configuration(config, {}, assign or (), plugin or ())
+        with_files = discovery.load(data["plugins"]) if data.get("plugins") else plugins
+        found = make_plan(data, with_files, given)
+        if as_json:
+            emit_json(found)
+        else:
+            emit(tables.text(found))
+        if not found["fits"]:
+            raise typer.Exit(DOES_NOT_FIT)

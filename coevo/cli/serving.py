@@ -1,0 +1,241 @@
+"""`coevo serve`: a run's learned weights and context behind an OpenAI-compatible URL."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from coevo import discovery
+from coevo.cli.output import emit
+from coevo.cli.reading import At, Run, Runs
+from coevo.discovery import Plugins
+from coevo.errors import MissingExtraError, UserError
+from coevo.records import Json
+
+if TYPE_CHECKING:
+    from coevo.config import RunConfig
+    from coevo.discovery import Registries
+    from coevo.folder import RunFolder
+    from coevo.serving.learned import Learned
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+VLLM = "vllm"
+"""As an engine to serve with it is vLLM's own server."""
+
+
+def add_commands(app: typer.Typer, plugins: Plugins) -> None:
+    """Add the command."""
+
+    @app.command()
+    def serve(
+        run: Run,
+        at: At = "last",
+        host: Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
+        port: Annotated[
+            int, typer.Option(metavar="N", min=0, max=65535, help="Where to listen; 0 takes any free port.")
+        ] = 8000,
+        engine: Annotated[
+            str,
+            typer.Option(
+                metavar="auto|vllm|NAME",
+                help="vLLM's own server, or an engine in this process. auto: vllm where installed, else the run's.",
+            ),
+        ] = "auto",
+        key_env: Annotated[
+            str | None,
+            typer.Option(metavar="NAME", help="Environment variable with the key that requests must bring."),
+        ] = None,
+        assign: Annotated[
+            list[str] | None,
+            typer.Option(
+                "--set", metavar="A.B=C",
+                help="An option of the engine (of `vllm serve` for vllm) or of sampling. Repeatable.",
+            ),
+        ] = None,
+        runs: Runs = "runs",
+    ) -> None:  # fmt: skip
+        """Serve what a run has learned as an OpenAI-compatible API, until Ctrl-C."""
+        from coevo.config import plugin_files
+        from coevo.folder import RunFolder
+
+        folder = RunFolder.find(run, runs)
+        files = plugin_files(folder.config())
+        registries = (discovery.load(files) if files else plugins).registries()
+        serve_run(folder, registries, at, host, port, engine, _key(key_env, host), assign or ())
+
+
+def serve_run(
+    folder: RunFolder,
+    registries: Registries,
+    at: str,
+    host: str,
+    port: int,
+    engine: str,
+    key: str,
+    assignments: Sequence[str],
+) -> None:
+    """Serve until the process is told to end.
+
+    Raises:
+        UserError: something cannot be done as asked.
+        CheckFailedError: the rebuilt weights are not those of the journal.
+        RunError: vLLM's server did not start, or ended.
+    """
+    from coevo.cli.weights import started
+    from coevo.replay import cut, position
+    from coevo.serving.learned import learned
+
+    whole = started(folder)
+    history = cut(whole, position(whole, at))
+    chosen = _choose(engine, folder)
+    config, options = configured(folder, registries, chosen, assignments)
+    what = learned(folder, history, config, registries)
+    if chosen == VLLM:
+        _serve_vllm(folder, what, at, host, port, key, options)
+    else:
+        _serve_here(folder, what, config, registries, host, port, key)
+
+
+def configured(
+    folder: RunFolder, registries: Registries, engine: str, assignments: Sequence[str]
+) -> tuple[RunConfig, dict[str, Json]]:
+    """The run's configuration with another engine and `--set`, and the options for vLLM's server.
+
+    Raises:
+        UserError: an assignment that would change nothing, or a wrong value.
+    """
+    from coevo.assembly import table_names
+    from coevo.config import build, merge, parse_assignment
+
+    data = folder.config()
+    parsed = [parse_assignment(text) for text in assignments]
+    for path, _ in parsed:
+        if len(path) != 2 or path[0] not in (engine, "sampling"):
+            raise UserError(
+                f"--set {'.'.join(path)}: only options of the engine ({engine}.…) and of sampling (sampling.…) "
+                "change what is served"
+            )
+    options = {path[1]: value for path, value in parsed if path[0] == VLLM == engine}
+    ours = [(path, value) for path, value in parsed if not path[0] == VLLM == engine]
+    if engine not in (VLLM, data.get("engine")):
+        registries.engines.entry(engine)  # with a did-you-mean
+        data.pop(str(data.get("engine")), None)
+        data["engine"] = engine
+    config = build(merge(data, ours), table_names(registries))
+    if engine != VLLM:
+        registries.engines.validate(config.engine, config.options.get(config.engine, {}))
+    return config, options
+
+
+def _choose(engine: str, folder: RunFolder) -> str:
+    installed = importlib.util.find_spec(VLLM) is not None
+    if engine == "auto":
+        has_weights = "selection" in folder.info().get("engine", {})
+        return VLLM if installed and has_weights else str(folder.config().get("engine", "transformers"))
+    if engine == VLLM and not installed:
+        raise MissingExtraError("coevo serve --engine vllm", VLLM, VLLM)
+    return engine
+
+
+def _key(variable: str | None, host: str) -> str:
+    if variable is None:
+        if host not in LOOPBACK:
+            raise UserError(
+                f"--host {host} is reached from other machines, and anybody could use the model; "
+                "give a key with --key-env NAME"
+            )
+        return ""
+    key = os.environ.get(variable, "").strip()
+    if not key:
+        raise UserError(f"--key-env {variable}: there is no such environment variable, or it is empty")
+    return key
+
+
+def _serve_here(
+    folder: RunFolder, what: Learned, config: RunConfig, registries: Registries, host: str, port: int, key: str
+) -> None:
+    import asyncio
+    import secrets
+
+    from coevo.assembly import check_model
+    from coevo.endpoint import check_packages
+    from coevo.replay import restore_engine
+    from coevo.serving.own import serve_own
+
+    check_packages()
+    check_model(config, registries)
+    made = registries.engines.create(config.engine, config.options.get(config.engine, {}), model=config.model)
+    try:
+        restore_engine(made, folder, what.history)
+        by = f"engine {config.engine!r}"
+        seed = secrets.randbits(64)
+        asyncio.run(serve_own(made, what, host, port, key, seed, lambda url: emit(what.line(url, by))))
+    finally:
+        getattr(made, "close", lambda: None)()
+
+
+def _serve_vllm(
+    folder: RunFolder, what: Learned, at: str, host: str, port: int, key: str, options: Mapping[str, Json]
+) -> None:
+    from coevo.endpoint.ports import free_port
+    from coevo.serving.template import template_of, with_system
+    from coevo.serving.vllm_server import command, serve_child
+
+    port = free_port(host, port)
+    model, dtype = _exported(folder, what.history.digest, at)
+    up = False
+
+    def ready(url: str) -> None:
+        nonlocal up
+        up = True
+        emit(what.line(url, "vLLM's server"))
+
+    previous = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        with tempfile.TemporaryDirectory(prefix="coevo-serve-") as scratch:
+            template = None
+            if what.system:
+                template = Path(scratch) / "chat_template.jinja"
+                template.write_text(with_system(template_of(model), what.system), encoding="utf-8")
+            log = model.parent / f"vllm-{port}.log"
+            print(f"coevo: starting vLLM's server; what it says is in {str(log)!r}", file=sys.stderr, flush=True)
+            arguments = command(
+                model, name=what.name, host=host, port=port, dtype=dtype, sampling=what.sampling, template=template,
+                options=options,
+            )  # fmt: skip
+            serve_child(arguments, host=host, port=port, key=key, log=log, ready=ready)
+    except KeyboardInterrupt:
+        if not up:
+            raise
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """SIGTERM ends a server as Ctrl-C does."""
+    raise KeyboardInterrupt
+
+
+def _exported(folder: RunFolder, digest: str, at: str) -> tuple[Path, str | None]:
+    """The weights as the run's engine served them, as a model folder of the cache, and their dtype."""
+    from coevo.checkpoint import NOTE
+    from coevo.cli.weights import export_run
+    from coevo.models import cache_folder
+    from coevo.weights.dtypes import DTYPES
+
+    kept = folder.info().get("engine", {}).get("dtype")
+    dtype = str(kept) if kept in DTYPES else None
+    model = cache_folder() / "served" / f"{digest[:32]}-{dtype or 'own'}"
+    if not (model / NOTE).is_file():
+        model.parent.mkdir(parents=True, exist_ok=True)
+        export_run(folder, model, dtype, at)
+    return model, dtype

@@ -1,0 +1,76 @@
+"""A policy as an OpenAI-compatible endpoint, so that an agent of any framework can be evolved unchanged.
+
+Whatever has `complete(requests)` can be served. Importing this loads neither starlette nor uvicorn.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import secrets
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from coevo.errors import MissingExtraError
+from coevo.interfaces import Endpoint, Policy
+from coevo.records import Sampling
+
+MODEL = "coevo"
+"""The model's name where nobody chose one: the same for all members, since an agent may read it."""
+
+
+@asynccontextmanager
+async def serve(
+    policy: Policy,
+    *,
+    sampling: Sampling | None = None,
+    seed: int | None = 0,
+    system: str = "",
+    model: str = MODEL,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    key: str | None = None,
+) -> AsyncGenerator[Endpoint]:
+    """Serve `policy` in the running event loop until the context ends; requests after that are refused.
+
+    Requests may come at once; each is a call of `complete` of its own.
+
+    Args:
+        policy: who answers.
+        sampling: for what a request leaves open.
+        seed: requests without a seed are numbered as they come, and their seed is made of this one and the
+            number. None: their seed is left at 0, for a policy that gives seeds itself.
+        system: a system message that is put before all others.
+        model: the name that requests have to give.
+        host: the address to listen on; anything but loopback is seen by other machines.
+        port: 0 lets the system choose.
+        key: the bearer token to ask for; None makes a random one, since other users of a machine reach its loopback
+            too, and an empty one asks for none.
+
+    Yields:
+        Where it is, once it can be asked.
+
+    Raises:
+        MissingExtraError: starlette or uvicorn is not installed.
+        UserError: nothing can listen at that host and port.
+    """
+    check_packages()
+    from coevo.endpoint.application import Application
+    from coevo.endpoint.ports import listen
+    from coevo.endpoint.server import running
+
+    wanted = secrets.token_urlsafe(32) if key is None else key
+    with listen(host, port) as (socket, origin):
+        application = Application(policy, sampling or Sampling(), seed, system, model, wanted)
+        async with running(application, socket):
+            yield Endpoint(f"{origin}/v1", wanted, model)
+
+
+def check_packages() -> None:
+    """Refuse to go on without what serves HTTP.
+
+    Raises:
+        MissingExtraError: which package.
+    """
+    for package in ("starlette", "uvicorn"):
+        if importlib.util.find_spec(package) is None:
+            raise MissingExtraError("an endpoint", package, "serve")

