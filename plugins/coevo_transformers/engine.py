@@ -22,6 +22,7 @@ from coevo.endpoint import serve
 from coevo.errors import MissingExtraError
 from coevo.interfaces import Capabilities, Endpoint
 from coevo.records import Completion, Json, Perturbation, Request, Update
+from coevo_transformers.rolling import Rolling
 
 if TYPE_CHECKING:
     from coevo_transformers.session import Session
@@ -61,6 +62,7 @@ class TransformersEngine:
         scales: dict[str, float] | None = None,
         master: Literal["host", "disk", "device"] = "host",
         weights: Literal["exact", "inplace", "inplace-sum"] = "exact",
+        rolling: bool = False,
         canary: bool = True,
     ) -> None:
         """Loads the model and runs the canary.
@@ -82,6 +84,9 @@ class TransformersEngine:
             weights: `exact` serves every member from the master. The others, for comparison only and on the
                 CPU only, add noise to the served weights in place and subtract it again, as published scripts
                 do: `inplace` also adds each term of an update by itself, `inplace-sum` adds their fp32 sum.
+            rolling: requests of all chunks of a member are batched as they come, which keeps batches full where
+                episodes differ in length and makes answers depend on their company; without it chunk after chunk
+                is answered, the same every time.
             canary: whether to prove at start that the served weights are what generates; in-place weights
                 are never proved.
 
@@ -119,7 +124,14 @@ class TransformersEngine:
         except BaseException:
             self._worker.shutdown()
             raise
-        self.capabilities = Capabilities(adapts=True, logprobs=True, slots=1, deterministic=self._session.repeats)
+        self._rows = rows if rolling else 0
+        self.capabilities = Capabilities(
+            adapts=True,
+            logprobs=True,
+            slots=1,
+            deterministic=self._session.repeats and not rolling,
+            rolling=rolling,
+        )
 
     @asynccontextmanager
     async def lease(self, perturbation: Perturbation | None) -> AsyncGenerator[TransformersPolicy]:
@@ -131,11 +143,11 @@ class TransformersEngine:
         async with self._own_slot():
             session = self._session
             await self.run(lambda: session.weights.serve(perturbation))
-            policy = TransformersPolicy(self, session, session.policy_id(perturbation))
+            policy = TransformersPolicy(self, session, session.policy_id(perturbation), self._rows)
             try:
                 yield policy
             finally:
-                policy.end()
+                await policy.end()
 
     def _own_slot(self) -> asyncio.Lock:
         """The lock of the running loop: one that a lease waited on belongs to its loop for ever."""
@@ -243,10 +255,18 @@ class TransformersPolicy:
         id: hash of master digest, perturbation and selection.
     """
 
-    def __init__(self, engine: TransformersEngine, session: Session, id: str) -> None:  # noqa: A002 - the Protocol's word
+    def __init__(
+        self,
+        engine: TransformersEngine,
+        session: Session,
+        id: str,  # noqa: A002 - the Protocol's word
+        rows: int = 0,
+    ) -> None:
+        """`rows`: of a rolling batch; 0 answers every call by itself."""
         self.id = id
         self._engine, self._session = engine, session
         self._ended = False
+        self._rolling = Rolling(self._answer, rows) if rows else None
 
     async def complete(self, requests: Sequence[Request]) -> list[Completion]:
         """Complete all, in order; one that does not fit the context says so in its own completion.
@@ -257,7 +277,12 @@ class TransformersPolicy:
         """
         if self._ended:
             raise RuntimeError("complete() was called after the policy's lease ended")
-        asked, stop = list(requests), Event()
+        if self._rolling is not None:
+            return await self._rolling.complete(requests)
+        return await self._answer(list(requests))
+
+    async def _answer(self, asked: list[Request]) -> list[Completion]:
+        stop = Event()
         return await self._engine.run(lambda: self._session.completer.complete(asked, stop), stop)
 
     def endpoint(self) -> AbstractAsyncContextManager[Endpoint]:
@@ -268,9 +293,11 @@ class TransformersPolicy:
         """
         return serve(self)
 
-    def end(self) -> None:
+    async def end(self) -> None:
         """The weights may change from here on."""
         self._ended = True
+        if self._rolling is not None:
+            await self._rolling.end()
 
 
 def _need_packages() -> None:
