@@ -6,6 +6,7 @@ Imports nothing heavy; torch and vllm are imported by the constructor.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -128,7 +129,10 @@ class VllmEngine:
         async with self._own_slot():
             session = self._session
             await asyncio.to_thread(session.weights.serve, perturbation)
-            policy = VllmPolicy(session, session.weights.policy_id(perturbation))
+            name = session.weights.policy_id(perturbation)
+            # What is found in the cache is rounded otherwise than what is computed: where a chunk must get the same
+            # answers again, it begins with an empty one.
+            policy = VllmPolicy(session, name, name if self.capabilities.rolling else f"{name} {os.urandom(8).hex()}")
             try:
                 yield policy
             finally:
@@ -224,12 +228,13 @@ class VllmPolicy:
     """Weights being served, for the length of a lease.
 
     Attributes:
-        id: hash of master digest, perturbation and selection; also the salt of the prefix cache.
+        id: hash of master digest, perturbation and selection.
     """
 
-    def __init__(self, session: Session, id: str) -> None:  # noqa: A002 - the Protocol's word
+    def __init__(self, session: Session, id: str, salt: str) -> None:  # noqa: A002 - the Protocol's word
+        """`salt`: of the prefix cache; equal salts are equal weights."""
         self.id = id
-        self._session = session
+        self._session, self._salt = session, salt
         self._ended = False
 
     async def complete(self, requests: Sequence[Request]) -> list[Completion]:
@@ -242,7 +247,7 @@ class VllmPolicy:
         """
         if self._ended:
             raise RuntimeError("complete() was called after the policy's lease ended")
-        answers = [asyncio.wrap_future(answer) for answer in self._session.ask(list(requests), self.id)]
+        answers = [asyncio.wrap_future(answer) for answer in self._session.ask(list(requests), self._salt)]
         try:
             return list(await asyncio.gather(*answers))
         except BaseException:

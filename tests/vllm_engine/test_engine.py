@@ -54,6 +54,16 @@ def test_requests_of_one_lease_come_back_in_order_however_many_are_asked_at_once
     assert all(1 <= length <= 1 + i % 5 for i, length in enumerate(lengths))
 
 
+def test_a_chunk_that_is_asked_again_in_step_gets_the_same_bits_also_with_long_prompts(make_vllm, tiny):
+    engine = make_vllm(tiny, rolling=False, canary=False)
+    shared = "a beginning that all of them share " * 8
+    questions = [ask(f"{shared}{i}", seed=i, logprobs=True, max_new_tokens=12) for i in range(6)]
+    first = complete(engine, questions)
+    complete(engine, questions[:2])  # a chunk that leaves their beginning in the cache
+    complete(engine, questions, Perturbation(1, 0.01))
+    assert complete(engine, questions) == first
+
+
 def test_a_cancelled_question_leaves_the_engine_free(engine):
     async def run():
         async with engine.lease(None) as policy:
