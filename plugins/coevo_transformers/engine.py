@@ -12,16 +12,16 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
 
+from coevo.adapting import AdaptingEngine
 from coevo.endpoint import serve
 from coevo.errors import MissingExtraError
 from coevo.interfaces import Capabilities, Endpoint
-from coevo.records import Completion, Json, Perturbation, Request, Update
+from coevo.records import Completion, Json, Perturbation, Request
 from coevo_transformers.rolling import Rolling
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class TransformersEngine:
+class TransformersEngine(AdaptingEngine):
     """Any dense text model that transformers loads, on the CPU or one CUDA device, in this process.
 
     Usage:
@@ -43,8 +43,6 @@ class TransformersEngine:
     All of the model's work happens in one thread: the event loop stays free, and OpenMP keeps one team of
     threads. Leases queue, and leasing what is served already costs nothing.
     """
-
-    adapts = True
 
     def __init__(
         self,
@@ -117,13 +115,13 @@ class TransformersEngine:
             weights=weights,
             canary=canary,
         )
-        self._slot: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
         self._worker = ThreadPoolExecutor(1, "coevo-transformers")
         try:
             self._session = self._here(lambda: Session(settings))
         except BaseException:
             self._worker.shutdown()
             raise
+        self.adapt_by(self._session.weights, self._session.folder, self._here)
         self._rows = rows if rolling else 0
         self.capabilities = Capabilities(
             adapts=True,
@@ -140,7 +138,7 @@ class TransformersEngine:
         Raises:
             ValueError: an unknown noise family, or a sigma that is not finite in fp32.
         """
-        async with self._own_slot():
+        async with self.own_slot():
             session = self._session
             await self.run(lambda: session.weights.serve(perturbation))
             policy = TransformersPolicy(self, session, session.policy_id(perturbation), self._rows)
@@ -148,13 +146,6 @@ class TransformersEngine:
                 yield policy
             finally:
                 await policy.end()
-
-    def _own_slot(self) -> asyncio.Lock:
-        """The lock of the running loop: one that a lease waited on belongs to its loop for ever."""
-        loop = asyncio.get_running_loop()
-        if self._slot is None or self._slot[0] is not loop:
-            self._slot = (loop, asyncio.Lock())
-        return self._slot[1]
 
     async def run(self, work: Callable[[], T], stop: Event | None = None) -> T:
         """Do `work` in the engine's thread.
@@ -177,59 +168,9 @@ class TransformersEngine:
     def _here(self, work: Callable[[], T]) -> T:
         return self._worker.submit(work).result()
 
-    def apply(self, update: Update) -> None:
-        """Move the master.
-
-        Raises:
-            ValueError: an update that is not of kind `seeds` and family `normal-v1`.
-            RunError: the update made weights NaN.
-        """
-        self._here(lambda: self._session.weights.apply(update))
-
-    def digest(self) -> str:
-        """The `weights_digest` of the master."""
-        return self._here(self._session.weights.digest)
-
     def served_digest(self) -> str:
         """The digest over the tensors that generate, read back now."""
         return self._here(self._session.weights.served_digest)
-
-    def moved(self, perturbation: Perturbation) -> float:
-        """Share of a fixed sample of weights whose served value the perturbation changes, 0 to 1."""
-        return self._here(lambda: self._session.weights.moved(perturbation))
-
-    def reached(self) -> Mapping[str, float]:
-        """How much of the last update reached the served weights, on a fixed sample; empty before one.
-
-        `cosine` of the update and `cosine_run` of all since the base, each between the change meant (fp32) and
-        the change served; `drift` (rms) and `drifted` (share of weights): served against its definition.
-        """
-        return self._here(lambda: self._session.weights.reached())
-
-    def export(self, path: Path, dtype: str | None = None) -> None:
-        """Write the centre as a folder that transformers loads, in the checkpoint's own format by default.
-
-        It is made from the master: with in-place weights it is what was meant, not what was served.
-
-        Raises:
-            UserError: the folder is in use, or the format unknown.
-        """
-        from coevo.checkpoint import export_model
-
-        session = self._session
-        self._here(lambda: export_model(session.weights.master, session.folder, Path(path), dtype))
-
-    def save_anchor(self, path: Path) -> None:
-        """Write the fp32 master."""
-        self._here(lambda: self._session.weights.master.save_anchor(path))
-
-    def load_anchor(self, path: Path) -> None:
-        """Take the master from an anchor; a damaged one changes nothing, the caller compares digests."""
-        self._here(lambda: self._session.weights.load_anchor(path))
-
-    def apply_seconds(self) -> float:
-        """Wall time that all updates of this process took: what replaying them would cost."""
-        return self._session.weights.apply_seconds
 
     def count_tokens(self, request: Request) -> int:
         """Tokens of the request's prompt."""

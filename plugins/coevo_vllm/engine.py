@@ -9,19 +9,19 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
+from coevo.adapting import AdaptingEngine
 from coevo.interfaces import Capabilities, Endpoint
-from coevo.records import Completion, Json, Perturbation, Request, Sampling, Update
+from coevo.records import Completion, Json, Perturbation, Request, Sampling
 
 if TYPE_CHECKING:
     from coevo_vllm.session import Session
 
 
-class VllmEngine:
+class VllmEngine(AdaptingEngine):
     """Any dense text model that vLLM runs, on CUDA devices or on the CPU.
 
     Usage:
@@ -34,8 +34,6 @@ class VllmEngine:
     vLLM lives in one thread; requests may be asked at any time during a lease and are batched continuously.
     Leases queue, and leasing what is served already costs nothing.
     """
-
-    adapts = True
 
     def __init__(
         self,
@@ -94,7 +92,6 @@ class VllmEngine:
         chat = dict(chat_options or {})
         if enable_thinking is not None:
             chat["enable_thinking"] = enable_thinking
-        self._slot: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
         self._session = Session(
             Settings(
                 model=str(model),
@@ -114,6 +111,7 @@ class VllmEngine:
                 options=options or {},
             )
         )
+        self.adapt_by(self._session.weights, self._session.folder)
         repeats = self._session.canary.repeats if self._session.canary else False
         self.capabilities = Capabilities(
             adapts=True, logprobs=True, slots=1, deterministic=repeats and not rolling, rolling=rolling
@@ -126,7 +124,7 @@ class VllmEngine:
         Raises:
             ValueError: an unknown noise family, or a sigma that is not finite in fp32.
         """
-        async with self._own_slot():
+        async with self.own_slot():
             session = self._session
             await asyncio.to_thread(session.weights.serve, perturbation)
             name = session.weights.policy_id(perturbation)
@@ -138,26 +136,6 @@ class VllmEngine:
             finally:
                 policy.end()
 
-    def _own_slot(self) -> asyncio.Lock:
-        """The lock of the running loop: one that a lease waited on belongs to its loop for ever."""
-        loop = asyncio.get_running_loop()
-        if self._slot is None or self._slot[0] is not loop:
-            self._slot = (loop, asyncio.Lock())
-        return self._slot[1]
-
-    def apply(self, update: Update) -> None:
-        """Move the master.
-
-        Raises:
-            ValueError: an update that is not of kind `seeds` and family `normal-v1`.
-            RunError: the update made weights NaN.
-        """
-        self._session.weights.apply(update)
-
-    def digest(self) -> str:
-        """The `weights_digest` of the master."""
-        return self._session.weights.digest()
-
     def served_digest(self) -> str:
         """The digest over the tensors that generate, read back now.
 
@@ -165,36 +143,6 @@ class VllmEngine:
             UserError: some of them are packed and cannot be read.
         """
         return self._session.weights.served_digest()
-
-    def moved(self, perturbation: Perturbation) -> float:
-        """Share of a fixed sample of weights whose served value the perturbation changes, 0 to 1."""
-        return self._session.weights.moved(perturbation)
-
-    def reached(self) -> Mapping[str, float]:
-        """How much of the last update reached the served weights, on a fixed sample; empty before one."""
-        return self._session.weights.reached()
-
-    def export(self, path: Path, dtype: str | None = None) -> None:
-        """Write the centre as a folder that transformers and vLLM load, in the checkpoint's own format by default.
-
-        Raises:
-            UserError: the folder is in use, or the format unknown.
-        """
-        from coevo.checkpoint import export_model
-
-        export_model(self._session.weights.master, self._session.folder, Path(path), dtype)
-
-    def save_anchor(self, path: Path) -> None:
-        """Write the fp32 master."""
-        self._session.weights.master.save_anchor(path)
-
-    def load_anchor(self, path: Path) -> None:
-        """Take the master from an anchor; a damaged one changes nothing, the caller compares digests."""
-        self._session.weights.load_anchor(path)
-
-    def apply_seconds(self) -> float:
-        """Wall time that all updates of this process took: what replaying them would cost."""
-        return self._session.weights.apply_seconds
 
     def count_tokens(self, request: Request) -> int:
         """Tokens of the request's prompt."""

@@ -1,9 +1,7 @@
-import asyncio
 import os
 
 import pytest
 
-from coevo.records import Request, Sampling
 from tests.tiny_llama import save_tiny_llama
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the engine does, but torch is imported here already
@@ -42,22 +40,3 @@ def new_engine(tiny):
     yield make
     for engine in made:
         engine.close()
-
-
-def ask(text, *, seed=0, prefill="", stop=(), logprobs=False, **sampling):
-    return Request(
-        messages=({"role": "user", "content": text},),
-        prefill=prefill,
-        stop=tuple(stop),
-        sampling=Sampling(**{"temperature": 1.0, "max_new_tokens": 8, **sampling}),
-        seed=seed,
-        logprobs=logprobs,
-    )
-
-
-def complete(engine, requests, perturbation=None):
-    async def run():
-        async with engine.lease(perturbation) as policy:
-            return await policy.complete(requests)
-
-    return asyncio.run(run())

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from coevo.errors import UserError
 from coevo_transformers.cache import growing_cache, is_plain
 from coevo_transformers.decode import Decoder, common_start
-from tests.transformers_engine.conftest import ask, complete
+from tests.asking_kit import ask, complete
 
 TEXTS = ["a", "the quick brown fox", "the quick brown dog jumps over", "zebra " * 9]
 

@@ -8,7 +8,7 @@ import pytest
 from coevo import models
 from coevo.errors import UserError
 from coevo.records import Perturbation
-from tests.transformers_engine.conftest import ask, complete
+from tests.asking_kit import ask, complete
 
 pytestmark = pytest.mark.model
 

@@ -15,8 +15,8 @@ from coevo.weights import noise
 from coevo.weights.identity import policy_id
 from coevo_transformers.engine import TransformersEngine
 from coevo_transformers.served import as_numpy
+from tests.asking_kit import ask, complete
 from tests.tiny_llama import save_tiny_llama
-from tests.transformers_engine.conftest import ask, complete
 
 MEMBER = Perturbation(seed=0xABCDEF, sigma=0.01)
 UPDATE = SeedsUpdate(terms=((3, 1e-2), (4, -2e-2)))

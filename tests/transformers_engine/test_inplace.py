@@ -11,7 +11,7 @@ from coevo.weights.reach import Look, cosine
 from coevo_transformers.engine import TransformersEngine
 from coevo_transformers.inplace import refuse_elsewhere
 from coevo_transformers.served import as_numpy
-from tests.transformers_engine.conftest import ask, complete
+from tests.asking_kit import ask, complete
 from tests.transformers_engine.test_engine import lease, served
 
 SIGMA = 1e-3

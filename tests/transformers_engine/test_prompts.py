@@ -2,8 +2,8 @@ import pytest
 
 from coevo.errors import UserError
 from coevo.prompts import Prompts
+from tests.asking_kit import ask
 from tests.tiny_llama import byte_tokenizer
-from tests.transformers_engine.conftest import ask
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from coevo.records import Completion, Perturbation
 from coevo_transformers.rolling import Rolling
-from tests.transformers_engine.conftest import ask
+from tests.asking_kit import ask
 
 
 class Answers:

@@ -1,12 +1,10 @@
 """Real vLLM on this machine's CPU (or GPU); without it these tests are skipped: `make test-vllm` installs it."""
 
-import asyncio
 import importlib.util
 import warnings
 
 import pytest
 
-from coevo.records import Request, Sampling
 from tests.tiny_llama import save_tiny_llama
 
 
@@ -46,22 +44,3 @@ def quiet_vllm():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
-
-
-def ask(text, *, seed=0, prefill="", stop=(), logprobs=False, **sampling):
-    return Request(
-        messages=({"role": "user", "content": text},),
-        prefill=prefill,
-        stop=tuple(stop),
-        sampling=Sampling(**{"temperature": 1.0, "max_new_tokens": 8, **sampling}),
-        seed=seed,
-        logprobs=logprobs,
-    )
-
-
-def complete(engine, requests, perturbation=None):
-    async def run():
-        async with engine.lease(perturbation) as policy:
-            return await policy.complete(requests)
-
-    return asyncio.run(run())

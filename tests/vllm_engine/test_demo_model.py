@@ -11,7 +11,8 @@ from coevo.folder import RunFolder
 from coevo.journal import update_from_json
 from coevo.models import resolve
 from coevo.records import Perturbation
-from tests.vllm_engine.conftest import ask, complete, needs_vllm
+from tests.asking_kit import ask, complete
+from tests.vllm_engine.conftest import needs_vllm
 
 pytestmark = [pytest.mark.vllm, pytest.mark.model]
 

@@ -7,7 +7,7 @@ import pytest
 
 from coevo.errors import CheckFailedError, UserError
 from coevo.records import Perturbation, SeedsUpdate
-from tests.vllm_engine.conftest import ask, complete
+from tests.asking_kit import ask, complete
 
 pytestmark = pytest.mark.vllm
 

@@ -7,8 +7,8 @@ from coevo.canary import wrong_tensors
 from coevo.records import Perturbation, SeedsUpdate
 from coevo.weights.master import Master
 from coevo.weights.selection import select
+from tests.asking_kit import ask, complete
 from tests.tiny_llama import save_tiny_llama
-from tests.vllm_engine.conftest import ask, complete
 
 pytestmark = pytest.mark.vllm
 
