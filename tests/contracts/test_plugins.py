@@ -54,7 +54,9 @@ def site(tmp_path, monkeypatch):
     folder = tmp_path / "site"
     folder.mkdir()
     monkeypatch.syspath_prepend(folder)
-    return folder
+    yield folder
+    for name in [n for n, m in sys.modules.items() if str(getattr(m, "__file__", None)).startswith(str(folder))]:
+        del sys.modules[name]  # another test has another module of this name
 
 
 def test_a_strangers_plugin_is_listed(installed):

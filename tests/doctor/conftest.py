@@ -1,5 +1,6 @@
 """The doctor looks at an empty folder and an empty cache of models."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,4 +28,6 @@ def site(tmp_path, monkeypatch):
     folder = tmp_path / "site"
     folder.mkdir()
     monkeypatch.syspath_prepend(folder)
-    return folder
+    yield folder
+    for name in [n for n, m in sys.modules.items() if str(getattr(m, "__file__", None)).startswith(str(folder))]:
+        del sys.modules[name]  # another test has another module of this name
