@@ -61,7 +61,7 @@ class VllmEngine(AdaptingEngine):
             model: an alias, a folder or a hub id.
             dtype: of the served weights; `auto` is what vLLM takes for the checkpoint.
             tensor_parallel: devices, or on the CPU groups of cores, that share the model.
-            context: longest prompt plus answer in tokens; 0 takes the model's own.
+            context: longest prompt plus answer in tokens; 0 takes the model's own, on the CPU at most 8192.
             rows: how many requests are decoded together at most.
             memory: share of each CUDA device that vLLM may use.
             cache_gb: key/value cache on the CPU, in GB.

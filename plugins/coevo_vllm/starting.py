@@ -14,7 +14,12 @@ from typing import Any, Literal, cast
 
 from coevo.errors import MissingExtraError, UserError
 from coevo.records import Json
+from coevo.weights.stored import read_json
 
+CPU_CONTEXT = 8192
+"""Longest prompt plus answer on the CPU unless another is asked for: one forward must have room for a whole prompt."""
+CPU_FORWARD = 4096
+"""Tokens of one forward on the CPU, at least."""
 EXTENSION = "coevo_vllm.worker.WeightsExtension"
 
 
@@ -53,7 +58,7 @@ def prepare() -> None:
     """What vLLM reads from the environment when it is imported, where the user has said nothing else."""
     # In this process: no server process that a kill would leave behind, and arrays may be returned by workers.
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "CRITICAL")  # an error is raised too, and logged with pages of state
     logging.getLogger("vllm").setLevel(os.environ["VLLM_LOGGING_LEVEL"].upper())  # what it says before it reads that
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     os.environ.setdefault("VLLM_HOST_IP", "127.0.0.1")
@@ -112,7 +117,16 @@ def make(folder: Path, settings: Settings) -> Any:
     }
     if settings.context:
         given["max_model_len"] = settings.context
-    if not on_cpu:
+    if on_cpu:
+        # A prompt that is prefilled in parts and has a seed of its own ends vLLM there: it takes back the number that
+        # was drawn too early in a way that only CUDA's generator knows.
+        context = settings.context or min(_own_context(folder), CPU_CONTEXT)
+        given |= {
+            "max_model_len": context,
+            "enable_chunked_prefill": False,
+            "max_num_batched_tokens": max(CPU_FORWARD, context),
+        }
+    else:
         given["gpu_memory_utilization"] = settings.memory
     own = {"model", "worker_extension_cls", "tensor_parallel_size"} & set(settings.options)
     if own:
@@ -125,6 +139,13 @@ def make(folder: Path, settings: Settings) -> Any:
     except Exception as error:
         said = " ".join(str(error).split()) or type(error).__name__
         raise UserError(f"vLLM cannot load {str(folder)!r}: {said[:400]}") from error
+
+
+def _own_context(folder: Path) -> int:
+    """Longest prompt plus answer that the checkpoint's configuration names."""
+    config: Any = read_json(folder / "config.json")
+    length: Any = (config.get("text_config") or config).get("max_position_embeddings")
+    return int(length) if isinstance(length, int) else CPU_CONTEXT
 
 
 def _share_cores(workers: int) -> None:

@@ -64,6 +64,13 @@ def test_a_chunk_that_is_asked_again_in_step_gets_the_same_bits_also_with_long_p
     assert complete(engine, questions) == first
 
 
+def test_more_prompts_than_one_forward_has_room_for_are_all_answered(engine):
+    """With seeds of their own; vLLM on the CPU fails at prompts that it prefills in parts."""
+    answers = complete(engine, [ask("long " * 60 + str(i), seed=i, top_p=0.95) for i in range(40)])
+    assert sum(len(answer.prompt_ids) for answer in answers) > 2 * 4096
+    assert all(answer.completion_ids for answer in answers)
+
+
 def test_a_cancelled_question_leaves_the_engine_free(engine):
     async def run():
         async with engine.lease(None) as policy:
