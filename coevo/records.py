@@ -177,7 +177,9 @@ class Step:
 
     @property
     def spent(self) -> tuple[int, int]:
-        """Tokens of the prompt and tokens generated."""
+        """Tokens of the prompt and tokens generated; none where the prompt did not fit and nothing was computed."""
+        if self.finish_reason == "context_overflow":
+            return (0, 0)
         return self.tokens or (len(self.prompt_ids), len(self.completion_ids))
 
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from coevo.attempts import Attempt, record, short
 from coevo.dealing import Chunk, Prepared
@@ -19,6 +19,8 @@ from coevo.driving import EpisodePolicy, drive
 from coevo.errors import CoevoError, RequestFailedError
 from coevo.interfaces import Engine, Episode, Policy, Task
 from coevo.records import EpisodeResult, Perturbation, Rollout, Sampling
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -55,7 +57,7 @@ class Collector:
         async def serve(member: int | None, together: Sequence[Chunk]) -> None:
             perturbation = None if member is None else prepared.members[member]
             async with slots, self.engine.lease(perturbation) as policy:
-                await asyncio.gather(*(answer(chunk, perturbation, policy) for chunk in together))
+                await _all(answer(chunk, perturbation, policy) for chunk in together)
 
         async def answer(chunk: Chunk, perturbation: Perturbation | None, policy: Policy) -> None:
             started = time.monotonic()
@@ -85,7 +87,7 @@ class Collector:
         prepared: Prepared,
         started: float,
     ) -> list[Rollout]:
-        results = await asyncio.gather(*(self._score(attempt) for attempt in attempts))
+        results = await _all(self._score(attempt) for attempt in attempts)
         seconds = (time.monotonic() - started) / len(attempts)
         return [
             record(attempt, result, chunk, perturbation, policy_id, prepared, seconds)
@@ -96,12 +98,12 @@ class Collector:
         run = getattr(self.task, "run", None)
         if run is not None:
             calls = self.task.brief().max_calls
-            await asyncio.gather(*(self._drive(attempt, policy, run, calls) for attempt in attempts))
+            await _all(self._drive(attempt, policy, run, calls) for attempt in attempts)
             return
         for attempt in attempts:
             attempt.begin(self.task, self.wrap)
         if self.engine.capabilities.rolling:
-            await asyncio.gather(*(self._alone(attempt, policy) for attempt in attempts))
+            await _all(self._alone(attempt, policy) for attempt in attempts)
         else:
             await self._in_step(attempts, policy)
 
@@ -173,6 +175,16 @@ def _together(chunks: Sequence[Chunk], rolling: bool) -> list[list[Chunk]]:
     if not rolling:
         return [[chunk] for chunk in chunks]
     return [list(of_member) for _, of_member in groupby(chunks, key=lambda chunk: chunk.member)]
+
+
+async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """All results, in order. The first failure stops the rest and is raised; what they raise then is nobody's news."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(each) for each in work]
+    except BaseExceptionGroup as error:
+        raise _first(error) from error
+    return [task.result() for task in tasks]
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

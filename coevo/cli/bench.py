@@ -69,7 +69,7 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         options: Options = None,
         as_json: AsJson = False,
     ) -> None:
-        """Tokens a second from plan to saved rollouts, against the chat call of the engine's library alone."""
+        """Tokens a second from plan to saved rollouts, against the engine's library alone; by default transformers."""
         from coevo.bench.rollout import bench_rollout
 
         _measure(
@@ -88,7 +88,7 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         options: Options = None,
         as_json: AsJson = False,
     ) -> None:
-        """Episodes of varied lengths: each at its own pace against all of them in step."""
+        """Episodes of varied lengths, each at its own pace against all in step; by default vllm, which is rolling."""
         from coevo.bench.rollout import bench_episodes
 
         _measure(

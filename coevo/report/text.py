@@ -24,13 +24,26 @@ def show(summary: Mapping[str, Json], folder: RunFolder, batches: Sequence[Mappi
     return "\n\n".join(part for part in parts if part)
 
 
+def _nothing(summary: Mapping[str, Json]) -> str:
+    """What became of the answers where none was valid."""
+    statuses = sorted(summary["statuses"].items(), key=lambda item: -item[1])
+    counted = ", ".join(f"{count:,} {status}" for status, count in statuses)
+    said = f"no valid answer was found ({counted})" if counted else "no valid answer was found"
+    if statuses and statuses[0][0] == "context_overflow":
+        said += (
+            f"; prompt and answer do not fit the model's context: raise {summary['engine']}.context, or lower "
+            "sampling.max_new_tokens"
+        )
+    return said
+
+
 def result(summary: Mapping[str, Json], folder: RunFolder) -> str:
     """The end of a run: the best answer and how to look further."""
     reason = str(summary["reason"])
     why = "all generations done" if reason == "generations" else f"the next batch could exceed --{reason}"
     spent = _spent(summary)
     head = f"run {summary['name']}: {summary['status']} ({why}); {spent}"
-    best = _best(summary, folder) or "no valid answer was found"
+    best = _best(summary, folder) or _nothing(summary)
     verdict = str(summary["learning"]["verdict"])
     learned = f"\n\nlearning: {verdict}" if verdict else ""
     return f"{head}\n\n{best}{learned}\n\nlook further: coevo show {folder.address}, coevo report {folder.address}"

@@ -47,6 +47,7 @@ class Server:
             _check_url(self._url)
         self.key_env = key_env
         self.key = os.environ.get(key_env, "").strip() if key_env else ""
+        _check_key(self.key, key_env)
         # What local servers are often started with ("EMPTY", "token") may be a word of an answer.
         self.secret = self.key if len(self.key) >= _SHORTEST_SECRET else ""
         self._seconds = seconds
@@ -126,6 +127,19 @@ def _check_name(key_env: str) -> None:
         raise ValueError(
             "key_env is the name of an environment variable, such as OPENAI_API_KEY, and never the key itself; it may "
             "hold upper-case letters, digits and _"
+        )
+
+
+def _check_key(key: str, key_env: str) -> None:
+    """Refuse what no header can carry: libraries repeat it in their errors, in forms that cannot be taken out.
+
+    Raises:
+        UserError: names the variable and never the key.
+    """
+    if not re.fullmatch(r"[!-~]*", key):
+        raise UserError(
+            f"the environment variable {key_env} holds {len(key)} characters that are no key: expected printable ASCII "
+            "without spaces or line breaks"
         )
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from coevo.errors import UserError
 
-_FINEST = 64
-"""The smallest share of a CPU that a worker is given unasked is one of so many."""
+_FINEST = 4
+"""The smallest share of a CPU that a worker is given unasked is one of so many: each of them holds a whole model."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from coevo.adapting import AdaptingEngine
 from coevo.endpoint import serve
 from coevo.errors import MissingExtraError
 from coevo.interfaces import Capabilities, Endpoint
-from coevo.records import Completion, Json, Perturbation, Request
+from coevo.records import Completion, Json, Perturbation, Request, Sampling
 from coevo_transformers.rolling import Rolling
 
 if TYPE_CHECKING:
@@ -183,6 +183,10 @@ class TransformersEngine(AdaptingEngine):
     def record(self) -> Mapping[str, Json]:
         """For run.json: base folder, selection, and what rollouts depend on besides the weights."""
         return self._session.record()
+
+    def library_chat(self, conversations: Sequence[Sequence[Mapping[str, str]]], sampling: Sampling) -> int:
+        """The library's own `generate` on conversations, at what is served now; returns the tokens generated."""
+        return self._here(lambda: self._session.library_chat(conversations, sampling))
 
     def close(self) -> None:
         """End the engine's thread."""

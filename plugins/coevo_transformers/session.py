@@ -2,7 +2,7 @@
 
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +17,7 @@ from coevo.canary import Canary, run_canary
 from coevo.errors import UserError
 from coevo.models import pull, resolve
 from coevo.prompts import Prompts
-from coevo.records import Json, Perturbation
+from coevo.records import Json, Perturbation, Sampling
 from coevo.weights.dtypes import Stored
 from coevo.weights.selection import select, with_scales
 from coevo_transformers.completing import Completer, Limits
@@ -73,6 +73,7 @@ class Session:
         selection = with_scales(select(self.folder, loaded.tensors), settings.scales)
         self.weights = serving(settings.weights)(selection, self.folder, loaded.parameters, where=settings.master)
         self.prompts = Prompts(loaded.tokenizer, settings.chat_options)
+        self._tokenizer, self._eos = loaded.tokenizer, loaded.eos_ids
         self.decoder = Decoder(loaded.model, loaded.pad_id)
         context = _context(settings.context, loaded.context_tokens)
         limits = Limits(context, settings.rows, settings.cache_tokens)
@@ -97,6 +98,28 @@ class Session:
         """Logits (V,) for a fixed prompt, after it and one token later, from an empty cache."""
         ids = [(7 * i + 3) % self._vocabulary for i in range(_PROBE_TOKENS)]
         return {name: values.float().cpu().numpy() for name, values in self.decoder.probe(ids).items()}
+
+    def library_chat(self, conversations: Sequence[Sequence[Mapping[str, str]]], sampling: Sampling) -> int:
+        """`generate` on conversations, in padded batches of as many rows; returns how many tokens were generated."""
+        tokenizer, model = self._tokenizer, self.decoder.model
+        tokens = 0
+        for start in range(0, len(conversations), self._settings.rows):
+            texts = [
+                tokenizer.apply_chat_template([dict(m) for m in each], tokenize=False, add_generation_prompt=True)
+                for each in conversations[start : start + self._settings.rows]
+            ]
+            asked = tokenizer(
+                texts, return_tensors="pt", padding=True, padding_side="left", add_special_tokens=False
+            ).to(self.device)
+            with torch.inference_mode():
+                out = model.generate(
+                    **asked, do_sample=True, temperature=sampling.temperature, top_p=sampling.top_p, top_k=0,
+                    max_new_tokens=sampling.max_new_tokens, pad_token_id=self.decoder.pad_id,
+                )  # fmt: skip
+            said = out[:, asked["input_ids"].shape[1] :]
+            ends = torch.isin(said, torch.tensor(sorted(self._eos), device=said.device)).int()
+            tokens += int((ends.cumsum(-1) - ends == 0).sum())  # up to and with the first end of turn
+        return tokens
 
     def describe(self) -> dict[str, str]:
         """For the start line."""

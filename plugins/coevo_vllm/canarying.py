@@ -19,6 +19,7 @@ from coevo.weights.dtypes import Stored
 from coevo_vllm.streaming import groups_of
 from coevo_vllm.weights import Rpc, VllmWeights
 
+PROMPT_TOKENS = 12
 CHUNK = 1 << 27
 """Tensors of so many elements together are traced at once: what is read of them takes 16 times that in bytes."""
 
@@ -26,7 +27,14 @@ CHUNK = 1 << 27
 class Inspection:
     """The engine under the canary's eyes: logits are digests of what `compute_logits` gives in the workers."""
 
-    def __init__(self, weights: VllmWeights, rpc: Rpc, generate: Callable[[Sequence[int], int], None], vocabulary: int):
+    def __init__(
+        self,
+        weights: VllmWeights,
+        rpc: Rpc,
+        generate: Callable[[Sequence[int], int], None],
+        vocabulary: int,
+        context: int = PROMPT_TOKENS + 2,
+    ) -> None:
         """Takes the parts.
 
         Args:
@@ -34,9 +42,10 @@ class Inspection:
             rpc: Calls the workers.
             generate: Prompt ids and a number of tokens → generated greedily, from an empty cache.
             vocabulary: How many tokens there are.
+            context: Longest prompt plus answer.
         """
         self._weights, self._rpc, self._generate = weights, rpc, generate
-        self._prompt = [(7 * i + 3) % vocabulary for i in range(12)]
+        self._prompt = [(7 * i + 3) % vocabulary for i in range(max(1, min(PROMPT_TOKENS, context - 2)))]
         self._groups = {name: group for group in groups_of(weights.selection.tensors) for name in group}
         self._whole: set[str] = set()  # first names of groups that were loaded again and changed nothing
         self._last: list[str] | None = None

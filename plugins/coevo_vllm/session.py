@@ -77,7 +77,7 @@ class Session:
     def _prove(self) -> Canary:
         facts = {**versions(), "dtype": self.dtype, "tensor_parallel": self._settings.tensor_parallel,
                  "device": self.weights.workers[0]["device"], "processor": platform.machine()}  # fmt: skip
-        inspection = Inspection(self.weights, self.rpc, self._generate, self._vocabulary)
+        inspection = Inspection(self.weights, self.rpc, self._generate, self._vocabulary, self.context)
         return prove(self.weights, inspection, self.rpc, facts)
 
     def _generate(self, prompt: Sequence[int], tokens: int) -> None:

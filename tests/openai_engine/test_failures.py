@@ -215,6 +215,15 @@ def test_a_key_that_is_not_accepted_at_start_makes_no_run(in_empty_folder):
     assert files_with("") == []
 
 
+@pytest.mark.parametrize("key", ["sk-0123456789abcdef\nx", "sk-0123456789abcdefé", "two words of a key"])
+def test_a_key_that_no_header_can_carry_is_refused_and_not_repeated(in_empty_folder, monkeypatch, key):
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    with serving() as server, pytest.raises(UserError, match=r"variable OPENAI_API_KEY holds .* no key") as failure:
+        run_on(server)
+    assert key.split()[0] not in str(failure.value)
+    assert files_with("") == []
+
+
 @pytest.mark.parametrize("models", [fails(403), fails(404), fails(500), raw(b"junk"), raw(b'{"data": 3}')])
 def test_a_server_that_keeps_its_models_to_itself_is_used_all_the_same(models):
     with serving(models=models) as server:

@@ -52,6 +52,7 @@ def test_a_worker_has_at_least_one_thread(cpus, threads):
         (TWO_BOXES, 2, None, 8, "there is room for 0"),
         (TWO_BOXES, 9, None, None, "there is room for 8"),
         (LAPTOP, 0, 4, None, "there is room for 0"),
+        (LAPTOP, 64, None, None, "ray.workers=64 with 0.25 CPU and 0 GPU each do not fit into 2 CPUs"),
         (BOX, 2, None, 1.5, "ray.gpus got 1.5: more than 1 must be a whole number"),
         (BOX, 2, 2.5, None, "ray.cpus got 2.5: more than 1 must be a whole number"),
     ],

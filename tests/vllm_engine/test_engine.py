@@ -186,6 +186,12 @@ def test_a_proof_is_kept_and_not_made_again(make_vllm, tiny, monkeypatch, tmp_pa
     assert second.reached == first.reached > 0
 
 
+def test_a_context_is_held_against_the_models_own(make_vllm, tiny):
+    with pytest.raises(UserError, match=r"vllm.context got 99999: expected 3 to 512 tokens"):
+        make_vllm(tiny, context=99_999)
+    assert make_vllm(tiny, context=3)._session.canary.unproved == ()
+
+
 def test_a_folder_that_holds_no_model_is_one_line(make_vllm, tmp_path):
     with pytest.raises(UserError):
         make_vllm(tmp_path)
