@@ -12,10 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
 
-from coevo import discovery
+from coevo import discovery, holdout
 from coevo.assembly import (
     check_model,
     check_needs,
+    lasting_model,
     local_files,
     make_updaters,
     run_path,
@@ -56,6 +57,7 @@ def run(config: RunConfig | Mapping[str, Json] | None = None, plugins: Plugins |
     if not isinstance(config, RunConfig):
         config = build(config or {}, table_names(registries))
     validate(config, registries)
+    config = config.model_copy(update={"model": lasting_model(config, registries)})
     check_free(run_path(config))
     with parts(config, registries) as (task, engine):
         config, folder = _claim(config)
@@ -179,7 +181,7 @@ def _drive(
             task, brief, engine, parameters, contexts, planner, collector, services, store, observe,
             config.generations, history.best, history.reports(),
         )  # fmt: skip
-        _run_loop(loop, store, observe, info, history)
+        _run_loop(loop, store, observe, info, history, config.judge_best)
 
 
 def _info(config: RunConfig, folder: RunFolder, task: Task, engine: Engine, history: History) -> RunInfo:
@@ -210,7 +212,19 @@ def _note_failure(store: RunStore, error: BaseException) -> None:
         store.stop("failed", " ".join(str(error).split())[:500])
 
 
-def _run_loop(loop: Loop, store: RunStore, observe: Observers, info: RunInfo, history: History) -> None:
+def _judge_best(loop: Loop, store: RunStore) -> None:
+    """Judge the best program of a search on the splits that it was not made for."""
+    if loop.best is None or loop.brief.hole == "none" or hasattr(loop.task, "run"):
+        return
+    rollout = holdout.find(store.folder, loop.best)
+    splits = holdout.judge(loop.task, rollout, loop.collector.wrap)
+    lines = [holdout.told(split, verdict) for split, verdict in splits.items()]
+    store.save_best(loop.best, rollout, splits, lines)
+
+
+def _run_loop(
+    loop: Loop, store: RunStore, observe: Observers, info: RunInfo, history: History, judge_best: bool
+) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # So a shell starts what a script puts in the background; SIGTERM, which becomes SIGINT here, would be lost too.
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -219,6 +233,8 @@ def _run_loop(loop: Loop, store: RunStore, observe: Observers, info: RunInfo, hi
     observe("run_started", info=info)
     try:
         reason = asyncio.run(loop.run(history.generation, history.batch))
+        if judge_best:
+            _judge_best(loop, store)
         store.stop(reason, generation=loop.services.generation, batch=loop.services.batch)
     except KeyboardInterrupt:
         store.stop("interrupted")

@@ -6,12 +6,13 @@ import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 from coevo.config import FOLDER_TASK, RunConfig
 from coevo.discovery import LOCAL_PLUGIN, Registries, load
 from coevo.errors import UserError
 from coevo.interfaces import Brief, ContextUpdater, Engine, ParameterUpdater
-from coevo.models import resolve
+from coevo.models import ALIASES, resolve
 from coevo.records import Json, Sampling
 from coevo.registry import Option, require
 from coevo.services import RunServices
@@ -86,6 +87,31 @@ def _check_model(registries: Registries, engine: str, name: str) -> None:
         check = resolve
     if check is not None:
         check(name)
+
+
+def inner_engine(config: RunConfig, registries: Registries) -> tuple[str, Mapping[str, Json]]:
+    """The engine that serves the model, and its options: of a pool, that of its workers.
+
+    A pool is an engine with an option `engine`, a name, and an option `options`.
+    """
+    defaults = {option.name: option.default for option in registries.engines.options(config.engine)}
+    given = {**defaults, **config.options.get(config.engine, {})}
+    name, options = given.get("engine"), cast(object, given.get("options") or {})
+    if isinstance(name, str) and "options" in defaults and isinstance(options, dict):
+        return name, cast(dict[str, Json], options)
+    return config.engine, config.options.get(config.engine, {})
+
+
+def lasting_model(config: RunConfig, registries: Registries) -> str:
+    """The model's name; a folder by its full path, so that the run can be read, replayed and resumed from any other."""
+    folder = Path(config.model).expanduser()
+    inner, _ = inner_engine(config, registries)
+    own_names = inner in registries.engines and hasattr(registries.engines.entry(inner).factory, "check_model")
+    return (
+        config.model
+        if own_names or config.model in ALIASES or not (folder / "config.json").is_file()
+        else str(folder.absolute())
+    )
 
 
 def local_files(config: RunConfig) -> tuple[str, ...]:
@@ -165,7 +191,8 @@ def make_updaters(
         config.context, config.options.get(config.context, {}), services=services, brief=brief
     )
     require(contexts, ContextUpdater, f"context updater {config.context!r}")
-    services.planned = config.generations * int(getattr(contexts, "adapting_batches", 1))
+    # An updater that draws its operators adapts in a number of batches that is known on average only.
+    services.planned = round(config.generations * float(getattr(contexts, "adapting_batches", 1)))
     return parameters, contexts
 
 

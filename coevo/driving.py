@@ -6,13 +6,14 @@ asks, and so has the run's sampling and seeds, is recorded and is counted.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any, cast
 
 from coevo.attempts import Attempt, short, step_of
 from coevo.endpoint import serve
+from coevo.endpoint.errors import CallLimitError
 from coevo.errors import CoevoError
 from coevo.interfaces import Endpoint
 from coevo.records import Completion, EpisodeResult, Request, Sampling, Step, Trajectory
@@ -20,10 +21,6 @@ from coevo.seeds import derive
 
 Ask = Callable[[Sequence[Request]], Awaitable[list[Completion] | Exception]]
 """Asks the policy, as often as an engine may fail; what it failed of at last is returned and not raised."""
-
-
-class CallLimitError(Exception):
-    """An episode asked more than its task's brief allows: the run's budget was planned with that number."""
 
 
 class EngineFailedError(Exception):
@@ -106,9 +103,20 @@ class EpisodePolicy:
         self.overflowed |= any(answer.finish_reason == "context_overflow" for answer in answers)
         return answers
 
-    def endpoint(self) -> AbstractAsyncContextManager[Endpoint]:
-        """Serve it on loopback to an agent that speaks HTTP; `sampling` is for what its requests leave open."""
-        return serve(self, sampling=self._sampling, seed=None)
+    @asynccontextmanager
+    async def endpoint(self) -> AsyncGenerator[Endpoint]:
+        """Serve it on loopback to an agent that speaks HTTP; `sampling` is for what its requests leave open.
+
+        Raises:
+            CoevoError: it cannot be served; no other episode could be, and the run ends whatever the agent does.
+        """
+        async with AsyncExitStack() as stack:
+            try:
+                served = await stack.enter_async_context(serve(self, sampling=self._sampling, seed=None))
+            except CoevoError as error:
+                self.fatal = error
+                raise
+            yield served
 
     def end(self) -> None:
         """The episode is over: what is still asked is refused."""

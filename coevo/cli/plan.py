@@ -11,6 +11,7 @@ from coevo.cli.output import emit, emit_json
 from coevo.cli.reading import AsJson
 from coevo.cli.running import configuration
 from coevo.discovery import Plugins
+from coevo.records import Json
 
 DOES_NOT_FIT = 1
 
@@ -21,6 +22,10 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
     @app.command()
     def plan(
         config: Annotated[str | None, typer.Argument(metavar="[CONFIG]", help="A TOML file.")] = None,
+        param: Annotated[str | None, typer.Option(metavar="NAME", help="Optimizer of the weights, or none.")] = None,
+        context: Annotated[str | None, typer.Option(metavar="NAME", help="Optimizer of the context, or none.")] = None,
+        engine: Annotated[str | None, typer.Option(metavar="NAME", help="What serves the model.")] = None,
+        model: Annotated[str | None, typer.Option(metavar="ID|DIR|ALIAS", help="The model to start from.")] = None,
         gpus: Annotated[int | None, typer.Option(metavar="N", help="GPUs of the node; 0 is the CPU.")] = None,
         gpu_memory: Annotated[float | None, typer.Option(metavar="GB", help="Memory of each.")] = None,
         host_memory: Annotated[float | None, typer.Option(metavar="GB", help="Main memory of the node.")] = None,
@@ -47,7 +52,8 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         weights = None if parameters is None else parse_count(parameters)
         given = Given(gpus, gpu_memory, host_memory, weights)
         check_sizes(given)
-        data = configuration(config, {}, assign or (), plugin or ())
+        named: dict[str, Json] = {"param": param, "context": context, "engine": engine, "model": model}
+        data = configuration(config, named, assign or (), plugin or ())
         with_files = discovery.load(data["plugins"]) if data.get("plugins") else plugins
         found = make_plan(data, with_files, given)
         if as_json:

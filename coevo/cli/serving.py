@@ -6,7 +6,6 @@ import importlib.util
 import os
 import signal
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
@@ -94,6 +93,7 @@ def serve_run(
     from coevo.replay import cut, position
     from coevo.serving.learned import learned
 
+    _check_weights(folder, registries)
     whole = started(folder)
     history = cut(whole, position(whole, at))
     chosen = _choose(engine, folder)
@@ -136,6 +136,19 @@ def configured(
     return config, options
 
 
+def _check_weights(folder: RunFolder, registries: Registries) -> None:
+    """Refuse a run whose model is somebody else's: the server would spend its owner's money for whoever asks."""
+    from coevo.assembly import inner_engine, table_names
+    from coevo.config import build
+
+    inner, _ = inner_engine(build(folder.config(), table_names(registries)), registries)
+    if getattr(registries.engines.entry(inner).factory, "adapts", None) is False:
+        raise UserError(
+            f"run {folder.name!r} has no weights to serve: engine {inner!r} does not adapt any; its model is served by "
+            "its own API"
+        )
+
+
 def _choose(engine: str, folder: RunFolder) -> str:
     installed = importlib.util.find_spec(VLLM) is not None
     if engine == "auto":
@@ -149,6 +162,7 @@ def _choose(engine: str, folder: RunFolder) -> str:
 def _key(variable: str | None, host: str) -> str:
     if variable is None:
         if host not in LOOPBACK:
+            _check_host(host)
             raise UserError(
                 f"--host {host} is reached from other machines, and anybody could use the model; "
                 "give a key with --key-env NAME"
@@ -158,6 +172,16 @@ def _key(variable: str | None, host: str) -> str:
     if not key:
         raise UserError(f"--key-env {variable}: there is no such environment variable, or it is empty")
     return key
+
+
+def _check_host(host: str) -> None:
+    import socket
+
+    try:
+        socket.getaddrinfo(host, None)
+    except (OSError, UnicodeError) as error:
+        said = getattr(error, "strerror", None) or str(error)
+        raise UserError(f"--host {host!r} does not resolve: {said}; expected an address of this machine") from None
 
 
 def _serve_here(
@@ -188,7 +212,7 @@ def _serve_vllm(
 ) -> None:
     from coevo.endpoint.ports import free_port
     from coevo.serving.template import template_of, with_system
-    from coevo.serving.vllm_server import command, serve_child
+    from coevo.serving.vllm_server import command, environment, serve_child
 
     port = free_port(host, port)
     model, dtype = _exported(folder, what.history.digest, at)
@@ -201,23 +225,33 @@ def _serve_vllm(
 
     previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        with tempfile.TemporaryDirectory(prefix="coevo-serve-") as scratch:
-            template = None
-            if what.system:
-                template = Path(scratch) / "chat_template.jinja"
-                template.write_text(with_system(template_of(model), what.system), encoding="utf-8")
-            log = model.parent / f"vllm-{port}.log"
-            print(f"coevo: starting vLLM's server; what it says is in {str(log)!r}", file=sys.stderr, flush=True)
-            arguments = command(
-                model, name=what.name, host=host, port=port, dtype=dtype, sampling=what.sampling, template=template,
-                options=options,
-            )  # fmt: skip
-            serve_child(arguments, host=host, port=port, key=key, log=log, ready=ready)
+        template = _kept(model, with_system(template_of(model), what.system)) if what.system else None
+        log = model.parent / f"vllm-{port}.log"
+        print(f"coevo: starting vLLM's server; what it says is in {str(log)!r}", file=sys.stderr, flush=True)
+        arguments = command(
+            model, name=what.name, host=host, port=port, dtype=dtype, sampling=what.sampling, template=template,
+            options=options,
+        )  # fmt: skip
+        variables = environment(key, options)
+        serve_child(arguments, host=host, port=port, variables=variables, log=log, ready=ready)
     except KeyboardInterrupt:
         if not up:
             raise
     finally:
         signal.signal(signal.SIGTERM, previous)
+
+
+def _kept(model: Path, template: str) -> Path:
+    """A file with the chat template, beside the model and named by what is in it: a kill leaves nothing else behind."""
+    from hashlib import sha256
+
+    encoded = template.encode()
+    path = model.with_name(f"{model.name}-{sha256(encoded).hexdigest()[:16]}.jinja")
+    if not path.is_file():
+        partial = path.with_name(f"{path.name}.{os.getpid()}")
+        partial.write_bytes(encoded)
+        partial.replace(path)
+    return path
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

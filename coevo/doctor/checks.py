@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from coevo.records import Json
+
+_MEND = re.compile(r"; \w+ it with: (.+)$", re.DOTALL)
 
 State = Literal["ok", "warning", "failure"]
 
@@ -32,6 +35,12 @@ class Check:
     found: str
     mend: str = ""
     data: Mapping[str, Json] = field(default_factory=_nothing)
+
+
+def parted(error: str) -> tuple[str, str]:
+    """What an error says is wrong, and the command that it says mends it; empty where it names none."""
+    found = _MEND.search(error)
+    return (error[: found.start()], found[1].strip()) if found else (error, "")
 
 
 def one_line(text: object, limit: int = 300) -> str:

@@ -11,12 +11,12 @@ from coevo.assembly import check_model, local_files, table_names
 from coevo.config import RunConfig, build
 from coevo.discovery import Plugins, Registries
 from coevo.doctor import system
-from coevo.doctor.checks import Check, State, one_line
+from coevo.doctor.checks import Check, State, one_line, parted
 from coevo.doctor.child import Answer, ask
 from coevo.doctor.extras import Needs, needs
 from coevo.doctor.system import Installed, installed
 from coevo.errors import PluginError, UserError
-from coevo.models import ALIASES, catalogue
+from coevo.models import catalogue
 from coevo.records import Json
 
 IMPORT_SECONDS = 120.0
@@ -119,9 +119,9 @@ class Doctor:
         try:
             check_model(config, registries)
         except UserError as error:
-            pull = f"coevo model pull {config.model}"
-            mend = pull if config.model in ALIASES else "give an alias, a folder or a hub id with --model"
-            return Check(name, "failure", one_line(error), mend)
+            found, own = parted(str(error))
+            mend = own or "give an alias, a folder or a hub id with --model"
+            return Check(name, "failure", one_line(found), mend)
         return Check(name, "ok", "can be loaded, as far as its name and folder tell")
 
     def _models(self, config: RunConfig, chosen: Check) -> Iterator[Check]:
@@ -140,7 +140,8 @@ class Doctor:
         answer = self.ask("sandbox", asked, min(IMPORT_SECONDS, self.seconds))
         name = f"sandbox of {config.task}"
         if answer.error:
-            return Check(name, "failure", one_line(answer.error), answer.mend or "see docs/sandbox.md")
+            found, own = parted(answer.error)
+            return Check(name, "failure", one_line(found), answer.mend or own or "see docs/sandbox.md")
         told: Mapping[str, Any] = answer.told["describe"]
         state = str(told.get("sandbox", "the task starts, and has none"))
         weaker = state.startswith("WEAKER")
@@ -158,9 +159,10 @@ class Doctor:
         answer = self.ask("engine", asked, self.seconds)
         name = f"one token of {config.engine}"
         if answer.error:
-            mend = answer.mend or f"see the options: coevo options engine {config.engine}"
+            found, own = parted(answer.error)
+            mend = answer.mend or own or f"see the options: coevo options engine {config.engine}"
             canary = "canary" in answer.error
-            yield Check("canary" if canary else name, "failure", one_line(answer.error), mend, answer.told)
+            yield Check("canary" if canary else name, "failure", one_line(found), mend, answer.told)
             return
         told: Mapping[str, Any] = answer.told
         described: Mapping[str, Any] = told["describe"]

@@ -50,13 +50,17 @@ async def serve(
         Where it is, once it can be asked.
 
     Raises:
-        MissingExtraError: starlette or uvicorn is not installed.
+        MissingExtraError: starlette or uvicorn is not installed, or not whole.
         UserError: nothing can listen at that host and port.
     """
     check_packages()
-    from coevo.endpoint.application import Application
     from coevo.endpoint.ports import listen
-    from coevo.endpoint.server import running
+
+    try:
+        from coevo.endpoint.application import Application
+        from coevo.endpoint.server import running
+    except ModuleNotFoundError as error:  # one that the two packages need
+        raise MissingExtraError("an endpoint", error.name or "starlette", "serve") from error
 
     wanted = secrets.token_urlsafe(32) if key is None else key
     with listen(host, port) as (socket, origin):

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from coevo.endpoint.chat import ChatBody, check_completions, chunks, read_body, requests_of, response
-from coevo.endpoint.errors import ApiError
+from coevo.endpoint.errors import ApiError, CallLimitError
 from coevo.errors import CoevoError, UserError
 from coevo.interfaces import Policy
 from coevo.records import Completion, Json, Request, Sampling
@@ -124,6 +124,9 @@ class Application:
             raise
         except UserError as error:
             raise ApiError(400, str(error)) from None
+        except CallLimitError as error:
+            # Not 429: most clients wait and ask again then, and no waiting helps.
+            raise ApiError(403, str(error), "call_limit") from None
         except CoevoError as error:
             raise ApiError(500, str(error), "engine_error") from None
         except ClientDisconnect:
@@ -158,9 +161,14 @@ async def _read(request: HttpRequest) -> bytes:
 
 def _parsed(data: bytes) -> Json:
     try:
-        return json.loads(data)
+        parsed: Json = json.loads(data)
+        json.dumps(parsed, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        # JSON can write it, and no tokenizer, file or answer can hold it.
+        raise ApiError(400, "the body has half of a surrogate pair in a text, which is no Unicode") from None
     except (ValueError, RecursionError) as error:
         raise ApiError(400, f"the body is no JSON: {error}") from None
+    return parsed
 
 
 def _stream(body: ChatBody, completions: Sequence[Completion], model: str, fingerprint: str) -> Response:

@@ -5,6 +5,10 @@ from __future__ import annotations
 from coevo.records import Json
 
 
+class CallLimitError(Exception):
+    """An episode asked more than its task's brief allows: the run's budget was planned with that number."""
+
+
 class ApiError(Exception):
     """A refused request.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,9 +18,14 @@ from pathlib import Path
 
 from coevo.errors import RunError
 from coevo.records import Json, Sampling
+from coevo.serving import cpu
 
 _POLL_SECONDS = 0.3
 _GRACE_SECONDS = 20
+_ERROR = re.compile(r"\b[A-Za-z_][\w.]*(?:Error|Exception): .*")
+"""What went wrong, without the time and the process before it."""
+_WRAPPER = "root cause"
+"""A process that only saw another fail says "See root cause above", or "See stack trace for root cause"."""
 KEY = "VLLM_API_KEY"
 """Where vLLM reads its key; on a command line every user of the machine could read it."""
 
@@ -53,6 +59,7 @@ def command(
         "top_k": sampling.top_k,
         "min_p": sampling.min_p,
     }
+    asked: dict[str, Json] = {option.replace("_", "-"): value for option, value in options.items()}
     given: dict[str, Json] = {
         "served-model-name": name,
         "host": host,
@@ -62,7 +69,7 @@ def command(
         "generation-config": "vllm",
         "override-generation-config": json.dumps(drawn),
         **({} if template is None else {"chat-template": str(template)}),
-        **{option.replace("_", "-"): value for option, value in options.items()},
+        **(cpu.options(model, asked) if cpu.on_cpu() else asked),
     }
     flags = [part for option, value in given.items() for part in _flag(option, value)]
     return [sys.executable, "-m", *_program(), str(model), *flags]
@@ -86,8 +93,27 @@ def _flag(option: str, value: Json) -> list[str]:
     return [f"--{option}", value if isinstance(value, str) else json.dumps(value)]
 
 
+def environment(key: str, options: Mapping[str, Json]) -> dict[str, str]:
+    """The variables of the server: those of this process, with the key and what the CPU needs.
+
+    Args:
+        key: for requests, empty for none.
+        options: as for `command`.
+    """
+    kept = {name: value for name, value in os.environ.items() if name != KEY}
+    if key:
+        kept[KEY] = key
+    return cpu.environment({name.replace("_", "-"): v for name, v in options.items()}, kept) if cpu.on_cpu() else kept
+
+
 def serve_child(
-    arguments: Sequence[str], *, host: str, port: int, key: str, log: Path, ready: Callable[[str], None]
+    arguments: Sequence[str],
+    *,
+    host: str,
+    port: int,
+    variables: Mapping[str, str],
+    log: Path,
+    ready: Callable[[str], None],
 ) -> None:
     """Run the server until this process is interrupted (KeyboardInterrupt), or it ends by itself.
 
@@ -95,20 +121,17 @@ def serve_child(
         arguments: of `command`.
         host: where it listens.
         port: where it listens.
-        key: for requests, empty for none.
+        variables: of `environment`.
         log: a file for what it prints; written anew.
         ready: told the base URL once it can be asked.
 
     Raises:
-        RunError: it ended by itself; the last line that it printed says why.
+        RunError: it ended by itself; the line says why, in vLLM's words.
     """
-    environment = {name: value for name, value in os.environ.items() if name != KEY}
-    if key:
-        environment[KEY] = key
     wrapped = [sys.executable, "-m", "coevo.serving.launch", str(os.getpid()), *arguments]
     with log.open("wb") as output:
         child = subprocess.Popen(
-            wrapped, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment,
+            wrapped, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=variables,
             start_new_session=True,  # Ctrl-C is for coevo, which ends it in order
         )  # fmt: skip
     try:
@@ -149,7 +172,11 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 
 def _last_line(log: Path) -> str:
-    """The last line that is an error where there is one: vLLM prints on while it ends."""
+    """The last line that is an error where there is one: vLLM prints on while it ends.
+
+    The process that the user started only says that another one failed; what that one said comes first.
+    """
     lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-    errors = [line for line in lines if "rror:" in line]
-    return (errors or lines or ["nothing was printed"])[-1][:300]
+    errors = [found[0] for line in lines if (found := _ERROR.search(line))] or [x for x in lines if "rror:" in x]
+    causes = [line for line in errors if _WRAPPER not in line]
+    return (causes or errors or lines or ["nothing was printed"])[-1][:300]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coevo import machine as here
-from coevo.assembly import sampling_of, table_names, validate
+from coevo.assembly import inner_engine, sampling_of, table_names, validate
 from coevo.config import RunConfig, build
 from coevo.discovery import Plugins
 from coevo.errors import UserError
@@ -17,6 +17,7 @@ from coevo.sizing import costs, memory
 from coevo.sizing.architecture import Architecture, architecture
 from coevo.sizing.constants import CONSTANTS, GB, value
 from coevo.sizing.deployment import Deployment, deployment
+from coevo.sizing.refusals import check_cores
 from coevo.sizing.rehearsal import BatchCount, Counts, rehearse
 from coevo.sizing.verdict import Machine, Question, Verdict, verdicts
 
@@ -64,12 +65,14 @@ def make_plan(data: Mapping[str, Json], plugins: Plugins, given: Given) -> dict[
     prompt = round(counts.characters / value("characters"))
     first, usual = (costs.work_of(batches, brief.max_calls, prompt, answer) for batches in (counts.first, counts.usual))
     plan = _about(config, counts, first, usual)
-    if REMOTE in [option.name for option in registries.engines.options(config.engine)]:
+    inner, _ = inner_engine(config, registries)
+    if REMOTE in [option.name for option in registries.engines.options(inner)]:
         return {**plan, "model": {"name": config.model}, "served": "elsewhere", "verdicts": [], "fits": True}
     shape = architecture(config.model, given.parameters)
     found = here.gpus()
     how = deployment(config, registries, shape, counts.hand, given.gpus, found)
     machine = _machine(config, how, given, found)
+    check_cores(how, machine.cores)
     return {**plan, **_sizes(config, shape, how, machine, usual)}
 
 
@@ -113,7 +116,9 @@ def _machine(config: RunConfig, how: Deployment, given: Given, found: Sequence[h
     if host is None:
         told.append("main memory not known (give --host-memory)")
     disk = here.free_disk(Path(config.runs)) if local else None
-    return Machine(count, gpu_memory, host, disk, here.cores() if local else ASSUMED_CORES, ", ".join(told))
+    cores = here.cores() if local else ASSUMED_CORES
+    assumed = given.gpus is None and not local
+    return Machine(count, gpu_memory, host, disk, cores, ", ".join(told), assumed)
 
 
 def _sizes(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
+from coevo.assembly import inner_engine
 from coevo.config import RunConfig
 from coevo.discovery import Registries
 from coevo.errors import UserError
@@ -95,13 +96,10 @@ def deployment(
     Raises:
         UserError: tensor parallelism that the model cannot be cut into.
     """
-    given = config.options.get(config.engine, {})
-    inner, pool = config.engine, ""
-    outer: dict[str, Any] = _with_defaults(registries, config.engine, given)
-    options = outer
-    if isinstance(outer.get("engine"), str) and outer["engine"] in registries.engines:
-        inner, pool = str(outer["engine"]), config.engine
-        options = _with_defaults(registries, inner, cast(Mapping[str, Any], outer.get("options") or {}))
+    outer = _with_defaults(registries, config.engine, config.options.get(config.engine, {}))
+    inner, given = inner_engine(config, registries)
+    pool = config.engine if inner != config.engine else ""
+    options = _with_defaults(registries, inner, given)
     per_worker = outer.get("gpus") if pool else None
     shards = int(_first(options, TENSOR_PARALLEL) or 1)
     device = str(options.get("device") or "auto")

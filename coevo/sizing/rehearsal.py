@@ -17,6 +17,7 @@ from coevo.interfaces import Brief, Task
 from coevo.planning import a_batch
 from coevo.records import Batch, Buffer, Example, Perturbation, Provenance, Rollout, Trajectory
 from coevo.services import RunServices
+from coevo.sizing.refusals import check_engines
 
 GENERATIONS = 2
 """The first, which may have to fill a population, and one that stands for the others."""
@@ -67,12 +68,13 @@ def rehearse(config: RunConfig, registries: Registries, task: Task) -> Counts:
     """Ask the updaters for the batches of two generations, as a run would. Nothing is generated or scored.
 
     Raises:
-        UserError: an updater refuses its options or the task.
+        UserError: an updater refuses its options or the task, or the engine cannot do what it needs.
     """
     brief = task.brief()
     with tempfile.TemporaryDirectory(prefix="coevo-plan-") as folder:
         services = RunServices(config.seed, Path(folder))
         parameters, contexts = make_updaters(config, registries, brief, services)
+        check_engines(config, registries, parameters)
         generations: list[list[BatchCount]] = []
         try:
             for services.generation in range(GENERATIONS):

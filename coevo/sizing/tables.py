@@ -8,6 +8,7 @@ from typing import Any
 from coevo.records import Json
 from coevo.report.numbers import ABSENT, count, duration, table
 from coevo.sizing.constants import GB, MB
+from coevo.sizing.verdict import devices
 
 
 def size(number: float | None) -> str:
@@ -28,8 +29,8 @@ def text(plan: Mapping[str, Json]) -> str:
         return "\n\n".join(parts)
     device: Sequence[Mapping[str, Any]] = plan["device"]
     if device:
-        devices = plan["deployment"]["devices"]
-        parts.append(_memory("the GPU" if devices == 1 else f"each of {devices} GPUs", device))
+        where = devices(plan["deployment"]["devices"], plan["machine"]["gpus"])
+        parts.append(_memory(where, device))
     parts += [_memory("main memory of the node", plan["host"]), _moved(plan), _time(plan), _verdicts(plan)]
     return "\n\n".join(parts)
 

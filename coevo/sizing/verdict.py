@@ -26,6 +26,7 @@ class Machine:
         gpus: how many there are.
         gpu_memory, host_memory, disk: bytes.
         cores: of the processor.
+        assumed: whether the number of GPUs is what the configuration wants, because nobody told how many there are.
     """
 
     gpus: int
@@ -34,6 +35,7 @@ class Machine:
     disk: int | None
     cores: int
     told: str
+    assumed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +90,11 @@ def verdicts(asked: Question, disk: Mapping[str, int], seconds_of_updates: float
     how, machine = asked.how, asked.machine
     found: list[Verdict] = []
     if how.on_gpu:
-        few = f"fewer workers, or a node of {how.devices} GPUs" if how.devices > machine.gpus else ""
+        less = "fewer workers" if how.shards <= machine.gpus else "less tensor parallelism"
+        few = f"{less}, or a node of {how.devices} GPUs" if how.devices > machine.gpus else ""
         found.append(Verdict("number of GPUs", how.devices, machine.gpus, few))
         has = None if machine.gpu_memory is None else how.usable(machine.gpu_memory)
-        where = "the GPU" if how.devices == 1 else f"each of {how.devices} GPUs"
+        where = devices(how.devices, machine.gpus)
         found.append(_judged(where, asked.device, has, asked))
         found.append(Verdict(f"GRPO, {where}", asleep(asked.rows(how)), machine.gpu_memory, counts=False))
     found.append(_judged("main memory", asked.host, machine.host_memory, asked))
@@ -99,6 +102,13 @@ def verdicts(asked: Question, disk: Mapping[str, int], seconds_of_updates: float
     short = machine.disk is not None and needs > machine.disk
     mend = _disk_mend(disk, machine.disk or 0, seconds_of_updates) if short else ""
     return [*found, Verdict("disk", needs, machine.disk, mend)]
+
+
+def devices(needed: int, there: int) -> str:
+    """What the devices of a plan are called."""
+    if needed == 1:
+        return "the GPU"
+    return f"each of {needed} GPUs" if needed <= there else "each GPU"
 
 
 def _judged(where: str, measure: Callable[[Deployment], int], has: int | None, asked: Question) -> Verdict:
@@ -117,8 +127,10 @@ def _mends(asked: Question, enough: Callable[[Deployment], bool]) -> Iterator[st
     if how.master != "disk" and enough(dataclasses.replace(how, master="disk")):
         yield f"master = 'disk' ({4 * shape.parameters * how.masters / GB:,.1f} GB there)"
     for shards in SHARDS if how.on_gpu else ():
+        if shards > asked.machine.gpus and not asked.machine.assumed:
+            break
         divides = shape.heads is None or shape.heads % shards == 0
-        workers = max(1, how.devices // shards)
+        workers = max(1, min(how.devices, asked.machine.gpus) // shards)
         changed = dataclasses.replace(how, shards=shards, workers=workers)
         if shards > how.shards and divides and enough(changed):
             engine = "" if how.cuts else "an engine that cuts tensors, such as 'vllm', with "

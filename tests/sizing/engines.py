@@ -40,6 +40,8 @@ class PoolEngine:
 class ServerEngine:
     """Asks a server."""
 
+    adapts = False
+
     def __init__(self, model: str, *, base_url: str = "") -> None:
         raise AssertionError("a plan made an engine")
 

@@ -17,6 +17,7 @@ from coevo.sizing.tables import size
 from tests.tiny_llama import save_tiny_llama
 
 ROOT = Path(__file__).parents[2]
+FAKES = str(ROOT / "tests/fakes.py")
 CONFIGS = sorted((ROOT / "configs").glob("*.toml"))
 LLAMA = architecture("meta-llama/Llama-3.1-8B-Instruct")
 ON_GPU = Deployment(
@@ -223,6 +224,45 @@ def test_too_few_gpus_do_not_fit(plan):
     )
 
 
+QWEN_ON_POOL = ["--model", "Qwen/Qwen3.5-27B", "--engine", "pool", "--gpu-memory", "80"]
+
+
+def test_a_mend_needs_no_more_gpus_than_there_are(plan):
+    tight = ["--model", "meta-llama/Llama-3.1-8B-Instruct", "--engine", "sharded", "--gpu-memory", "9"]
+    tight += ["--set", "sharded.context=2048"]
+    assert "mend: tensor parallelism 4 (1 worker)" in plan(*tight, "--gpus", "4")[1]
+    _, out, _ = plan(*tight, "--gpus", "3")
+    assert "DOES NOT FIT" in out
+    assert "tensor parallelism" not in out
+
+
+def test_workers_of_a_mend_are_as_many_as_there_is_room_for(plan):
+    tight = ["--model", "meta-llama/Llama-3.1-8B-Instruct", "--engine", "pool", "--set", "pool.workers=8"]
+    _, out, _ = plan(*tight, "--gpus", "4", "--gpu-memory", "16", "--set", "pool.options.context=4096")
+    assert "mend: tensor parallelism 2 (2 workers)" in out
+
+
+def test_more_gpus_than_there_are_are_not_counted_as_if_they_were_there(plan):
+    spread = ["--set", "pool.workers=2", "--set", "pool.options.tensor_parallel=2"]
+    code, out, _ = plan(*QWEN_ON_POOL, *spread, "--gpus", "3")
+    assert code == 1
+    assert "each of 4 GPUs" not in out
+    assert re.search(r"^each GPU +ES +GRPO", out, re.MULTILINE)
+    assert re.search(r"^each GPU +fits", out, re.MULTILINE)
+    assert "needs 4 of 3    mend: fewer workers, or a node of 4 GPUs" in re.sub(" {4,}", "    ", out)
+    _, out, _ = plan(*QWEN_ON_POOL, "--set", "pool.workers=1", "--set", "pool.options.tensor_parallel=4", "--gpus", "3")
+    assert "mend: less tensor parallelism, or a node of 4 GPUs" in out
+
+
+def test_the_options_of_run_may_be_used(plan, tiny):
+    code, out, err = plan("--model", tiny, "--engine", "numbers", "--plugin", FAKES, "--param", "none", "--context",
+                          "fixed", "--set", "task=aim")  # fmt: skip
+    assert (code, err) == (0, "")
+    assert f"{tiny}: " in out
+    assert "none and fixed on aim" in out
+    assert "engine numbers" in out
+
+
 def test_a_memory_that_nobody_told_is_not_judged(plan):
     code, out, _ = plan(
         "--set", "model=Qwen/Qwen3.5-4B", "--set", "engine=sharded", "--gpus", "1", "--gpu-memory", "80"
@@ -249,12 +289,22 @@ MISTAKES = {
         "tensor parallelism 5 does not divide the 24 attention heads of 'Qwen/Qwen3.5-27B'",
     ("--set", "model=Qwen/Qwen3.5-27B", "--set", "engine=pool", "--set", "pool.gpus=1", "--set",
      "pool.options.tensor_parallel=2"): "pool.gpus got 1: tensor parallelism 2 needs 2 GPUs for each worker",
+    ("--engine", "pool", "--set", "pool.engine=shardet"): "no engine named 'shardet'; did you mean 'sharded'?",
+    ("--engine", "pool", "--set", "pool.engine=pool"): "pool.engine got 'pool': a pool is no worker; expected",
+    ("--engine", "pool", "--set", "pool.engine=server"):
+        "parameter updater 'es' cannot train on engine 'server', whose weights are fixed; use an engine that adapts",
+    ("--engine", "pool", "--set", "pool.options.rowz=1"): "engine 'sharded' has no option 'rowz'; did you mean 'rows'?",
+    ("--engine", "pool", "--set", "pool.options.rows=many"): "engine 'sharded': option 'rows' got 'many'",
+    ("--engine", "server"): "parameter updater 'es' cannot train on engine 'server', whose weights are fixed",
+    ("--engine", "sharded", "--set", "sharded.tensor_parallel=3", "--gpus", "0"):
+        "tensor parallelism 3: on the CPU each worker needs a core and there are 2; set less, or plan for GPUs",
     ("nowhere.toml",): "no configuration file 'nowhere.toml'",
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("arguments", list(MISTAKES), ids=" ".join)
-def test_a_mistake_is_one_line(arguments, plan):
+def test_a_mistake_is_one_line(arguments, plan, monkeypatch):
+    monkeypatch.setattr("coevo.machine.cores", lambda: 2)
     code, out, err = plan(*arguments)
     assert (code, out) == (2, "")
     assert err.startswith(f"coevo: {MISTAKES[arguments]}")
