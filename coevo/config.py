@@ -67,7 +67,10 @@ class RolloutConfig(_Strict):
 
 
 class RunConfig(_Strict):
-    """What `coevo run` does. See `coevo options` for the tables of the plugins."""
+    """What `coevo run` does. See `coevo options` for the tables of the plugins.
+
+    `judge_best`: whether the best program of a search is judged on the splits validation and test when it is over.
+    """
 
     task: str = "tsp_construct"
     engine: str = "transformers"
@@ -83,6 +86,7 @@ class RunConfig(_Strict):
     runs: Name = "runs"
     plugins: tuple[str, ...] = ()
     loggers: tuple[str, ...] = ("progress",)
+    judge_best: bool = True
     anchor_seconds: Annotated[float, Field(gt=0.0)] = 60.0
     sampling: SamplingConfig = SamplingConfig()
     probe: ProbeConfig = ProbeConfig()

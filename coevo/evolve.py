@@ -17,7 +17,7 @@ from coevo.interfaces import Brief, ContextUpdater, Engine, ParameterUpdater, Ta
 from coevo.outcome import best_of, objective_of, report_of
 from coevo.planning import Planner, Prepared, a_batch
 from coevo.records import EXCLUDED, Batch, BatchReport, Best, Buffer, GenerationReport, Rollout, Update
-from coevo.rollouts import Collector
+from coevo.rollouts import Collector, Tries
 from coevo.services import RunServices
 from coevo.storage import Chunks, Store
 
@@ -67,7 +67,7 @@ class Loop:
                     raise UserError(self.planner.too_small(reason, prepared))
                 return reason
             if self.planner.probe_due() and not self.planner.refusal(prepared, probes=2):
-                await self._probe()
+                await self._probe(prepared, *self.planner.reserve())
                 prepared = self._prepare(asked)  # what the probe spent may have moved sigma
             self.reports.append(await self._step(prepared))
             batch += 1
@@ -75,10 +75,11 @@ class Loop:
     def _prepare(self, asked: Batch) -> Prepared:
         return self.planner.prepare(asked, tuple(self.parameters.ask(asked)) if asked.adapt else ())
 
-    async def _probe(self) -> None:
+    async def _probe(self, *planned: Prepared) -> None:
         """Ask the centre the same as always; it changes nothing but what has been spent."""
         started, at = time.monotonic(), self.services
         prepared = self.planner.prepare_probe()
+        self.collector.tries = Tries(self.planner.spare([prepared, *planned]))
         everything = await self._collect(prepared, self.store.open_probe(at.generation, at.batch))
         seconds = time.monotonic() - started
         report = report_of(Buffer(prepared.batch, (), everything), None, at, None, self.engine.digest(), seconds)
@@ -92,6 +93,7 @@ class Loop:
     async def _step(self, prepared: Prepared) -> BatchReport:
         started, at = time.monotonic(), self.services
         chunks = self.store.open_chunks(at.generation, at.batch, prepared.batch)
+        self.collector.tries = Tries(self.planner.spare([prepared, *self.planner.reserve()]))
         everything = await self._collect(prepared, chunks)
         moved = getattr(self.engine, "moved", None)
         share = moved(prepared.members[0]) if moved and prepared.members else None
@@ -142,5 +144,6 @@ class Loop:
         return report
 
     def _with_spending(self, report: BatchReport) -> BatchReport:
-        spent = getattr(self.engine, "spent", None)
-        return replace(report, metrics={**report.metrics, **spent()}) if spent else report
+        spent = getattr(self.engine, "spent", dict[str, float])
+        calls = report.calls + self.collector.tries.failed
+        return replace(report, calls=calls, metrics={**report.metrics, **spent()})

@@ -247,16 +247,36 @@ class RunStore:
         line = {"kind": "probe", **to_json(report), "outcomes": list(outcomes), **_spent(report, ledger)}
         self.folder.journal.append(line)
 
-    def save_best(self, best: Best, rollout: Rollout) -> None:
-        """Write `best/best.json` and what the task has to show for it."""
-        header = (
-            f"Found by coevo in run {self.folder.name!r}: generation {best.generation}, batch {best.batch}, "
-            f"rollout {best.rollout}.\nObjective {best.objective} on the search set."
-        )
+    def save_best(
+        self, best: Best, rollout: Rollout, splits: Mapping[str, Json] | None = None, lines: Sequence[str] = ()
+    ) -> None:
+        """Write `best/best.json` and what the task has to show for it, under a header that says how it was found.
+
+        Args:
+            best: what is kept apart from any population.
+            rollout: that found it.
+            splits: what it is worth on other splits, once that is known.
+            lines: the same for the header.
+        """
+        header = "\n".join([*self._how(best, rollout), *lines])
         for name, text in self._best_files(rollout, header).items():
             write_atomic(self.folder.path / "best" / name, text)
         shown = {"answer": rollout.artifacts.get("answer", ""), **to_json(best)}
+        if splits is not None:
+            shown["splits"] = splits
         write_atomic(self.folder.path / "best" / "best.json", dumps(shown, indent=1) + "\n")
+
+    def _how(self, best: Best, rollout: Rollout) -> list[str]:
+        config, operator = self.folder.config(), rollout.provenance.operator
+        thought = " ".join(str(rollout.artifacts.get("thought", "")).split())
+        by = f"operator {operator}, " if operator else ""
+        return [
+            f"Found by coevo in run {self.folder.name!r}: generation {best.generation}, batch {best.batch}, "
+            f"{by}rollout {best.rollout}.",
+            ", ".join(f"{key} {config[key]}" for key in ("task", "param", "context", "model", "seed") if key in config),
+            *([f"Idea: {thought}"] if thought else []),
+            f"Objective {best.objective} on the search set.",
+        ]
 
     def _best_files(self, rollout: Rollout, header: str) -> Mapping[str, str]:
         files = getattr(self.task, "best_files", None)

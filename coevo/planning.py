@@ -127,10 +127,25 @@ class Planner:
 
         One probe is kept in reserve for the end of the run.
         """
-        plans = [prepared, *([self.prepare_probe()] * probes if self.probe_every else [])]
-        calls = sum(plan.size for plan in plans) * self.brief.max_calls
+        plans = [prepared, *self.reserve() * probes]
+        calls = self._most_calls(plans)
         tokens = lambda: sum(self._most_tokens(plan) for plan in plans)  # noqa: E731 - counted only where it limits
         return self.services.budget.refuses(self.services.ledger, calls, tokens)
+
+    def reserve(self) -> list[Prepared]:
+        """The probe at the end of the run, which a budget has to have room for."""
+        return [self.prepare_probe()] if self.probe_every else []
+
+    def spare(self, planned: Sequence[Prepared]) -> int | None:
+        """Calls that are left when all of `planned` was asked once; None without a limit.
+
+        As many requests may be asked again after an engine failed.
+        """
+        limit = self.services.budget.calls
+        return None if limit is None else limit - self.services.ledger.calls - self._most_calls(planned)
+
+    def _most_calls(self, planned: Sequence[Prepared]) -> int:
+        return sum(prepared.size for prepared in planned) * self.brief.max_calls
 
     def too_small(self, limit: str, prepared: Prepared) -> str:
         """What to tell a user whose budget does not reach for the first batch."""

@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, TypeVar, cast
 
@@ -18,7 +18,30 @@ from coevo.dealing import Chunk, Prepared
 from coevo.driving import EpisodePolicy, drive
 from coevo.errors import CoevoError, RequestFailedError
 from coevo.interfaces import Engine, Episode, Policy, Task
-from coevo.records import EpisodeResult, Perturbation, Rollout, Sampling
+from coevo.records import Completion, EpisodeResult, Perturbation, Request, Rollout, Sampling
+
+
+@dataclass(slots=True)
+class Tries:
+    """What a batch asks again after an engine failed: a budget of calls counts every request, answered or not.
+
+    Attributes:
+        spare: requests that may be asked again, None for any number. The first try of each is in the plan.
+        failed: requests that were asked in vain so far.
+    """
+
+    spare: int | None = None
+    failed: int = 0
+
+    def again(self, requests: int) -> bool:
+        """Whether so many may be asked again; if so, they are taken off what is to spare."""
+        if self.spare is None:
+            return True
+        if requests > self.spare:
+            return False
+        self.spare -= requests
+        return True
+
 
 T = TypeVar("T")
 
@@ -32,6 +55,7 @@ class Collector:
         wrap: the context updater's optional `wrap`.
         sampling: for requests that bring none.
         retries: how often an engine or judge failure is tried again.
+        tries: what this batch may ask again, and has; set by whoever has a budget.
         scorers: threads in which `Episode.result` runs.
     """
 
@@ -41,6 +65,7 @@ class Collector:
     scorers: ThreadPoolExecutor
     wrap: Callable[[Episode], Episode] | None = None
     retries: int = 2
+    tries: Tries = field(default_factory=Tries)
 
     async def collect(
         self, prepared: Prepared, chunks: Sequence[Chunk], finished: Callable[[Sequence[Rollout]], None]
@@ -111,7 +136,7 @@ class Collector:
         """One episode at its own pace; what it does between requests holds up no other."""
         loop = asyncio.get_running_loop()
         while requests := attempt.pending():
-            answers = await self._retry(lambda requests=requests: policy.complete(requests))
+            answers = await self._complete(policy, requests)
             if isinstance(answers, Exception):
                 attempt.fail("engine_error", answers)
                 return
@@ -121,7 +146,7 @@ class Collector:
         """All episodes together, a request each at a time: the same batches whenever the chunk is run."""
         while waiting := [(a, r) for a in attempts if (r := a.pending())]:
             flat = [request for _, requests in waiting for request in requests]
-            answers = await self._retry(lambda flat=flat: policy.complete(flat))
+            answers = await self._complete(policy, flat)
             if isinstance(answers, Exception):
                 for attempt, _ in waiting:
                     attempt.fail("engine_error", answers)
@@ -135,9 +160,7 @@ class Collector:
         """An agent with a loop of its own; each try has a fresh view of the policy, with the same seeds."""
 
         def new_policy() -> EpisodePolicy:
-            return EpisodePolicy(
-                policy.id, attempt, calls, lambda requests: self._retry(lambda: policy.complete(requests))
-            )
+            return EpisodePolicy(policy.id, attempt, calls, lambda requests: self._complete(policy, requests))
 
         await drive(run, attempt, new_policy, self.retries)
 
@@ -152,10 +175,14 @@ class Collector:
             return EpisodeResult("judge_error", artifacts={"message": short(result)})
         return result
 
-    async def _retry(self, call: Callable[[], Awaitable[Any]]) -> Any:
-        """The answer, or the last exception after `retries` repeats.
+    async def _complete(self, policy: Policy, requests: Sequence[Request]) -> list[Completion] | Exception:
+        return await self._retry(lambda: policy.complete(requests), len(requests))
 
-        A `CoevoError` is final at once, and so is an engine that has given a request up by itself.
+    async def _retry(self, call: Callable[[], Awaitable[Any]], requests: int = 0) -> Any:
+        """The answer to `requests` requests, or the last exception after `retries` repeats.
+
+        A `CoevoError` is final at once, and so is an engine that has given a request up by itself, and one for which
+        the budget has no call left.
         """
         for left in range(self.retries, -1, -1):
             try:
@@ -163,9 +190,11 @@ class Collector:
             except CoevoError:
                 raise
             except RequestFailedError as error:
+                self.tries.failed += requests
                 return error
             except Exception as error:  # noqa: BLE001 - here a failure becomes data
-                if left == 0:
+                self.tries.failed += requests
+                if left == 0 or not self.tries.again(requests):
                     return error
         raise AssertionError("unreachable")
 

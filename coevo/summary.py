@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping
+from typing import cast
 
 from coevo.folder import RunFolder
 from coevo.journal import History
@@ -117,4 +119,15 @@ def _best(folder: RunFolder, history: History, measured: Mapping[str, Json]) -> 
         "generation": best.generation,
         "batch": best.batch,
         "path": str(path),
+        "splits": _splits(folder),
     }
+
+
+def _splits(folder: RunFolder) -> dict[str, Json]:
+    """What the best is worth on splits that the search did not see; empty before the run's end."""
+    try:
+        data: Json = json.loads((folder.path / "best" / "best.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    splits = cast(dict[str, Json], data).get("splits") if isinstance(data, dict) else None
+    return cast(dict[str, Json], splits) if isinstance(splits, dict) else {}

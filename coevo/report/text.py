@@ -122,8 +122,17 @@ def _best(summary: Mapping[str, Json], folder: RunFolder) -> str:
         worth += f"; {verb} {baseline[0]} ({number(baseline[1])})"
     where = f"generation {best['generation']}, batch {best['batch']}, rollout {best['rollout']}"
     rows = [["best", worth], ["found in", where], ["path", str(best["path"])]]
+    if best["splits"]:
+        rows.append(["held out", "; ".join(_on_split(*item) for item in best["splits"].items())])
     answer = _answer(folder)
     return table(rows) + (f"\n\n{_indent(answer)}" if answer else "")
+
+
+def _on_split(split: str, verdict: Mapping[str, Json]) -> str:
+    if verdict["status"] != "ok":
+        return f"{split} {verdict['status']}"
+    count = verdict["instances"]
+    return f"{split} {number(verdict['objective'])}" + (f" ({count:,} instances)" if count else "")
 
 
 def _answer(folder: RunFolder) -> str:

@@ -38,6 +38,8 @@ TRAINING_SIGMA_END = 0.25
 TIE_DIGITS = 12
 """Credits that agree to this many digits of the largest are equal: the rest is the order of summation."""
 
+EQUAL = "all credits are equal"
+
 Positive: TypeAlias = Annotated[int, Field(ge=1)]
 Size: TypeAlias = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 AlphaSchedule: TypeAlias = Literal["constant", "sigma"]
@@ -135,6 +137,8 @@ class EvolutionStrategy:
         metrics = self._metrics(buffer, reduced, means, raw)
         metrics |= {"sigma": sigma, "alpha": alpha}
         if reason := self._why_zero(sigma, alpha, buffer.moved, means):
+            if reason == EQUAL and all(rollout.return_ is None for rollout in buffer.rollouts):
+                reason += ": no answer was valid"
             return SeedsUpdate((), reason=reason, metrics=metrics)
         shaped = shape(self._shaping, means)
         scored = [buffer.members[index] for index in reduced.members]
@@ -177,7 +181,7 @@ class EvolutionStrategy:
             return "no member has a scored rollout"
         if len(means) == 1:
             return "only one member has a scored rollout"
-        return "all credits are equal" if np.max(means) == np.min(means) else ""
+        return EQUAL if np.max(means) == np.min(means) else ""
 
     def _metrics(
         self, buffer: Buffer, reduced: MemberCredits, means: NDArray[np.float64], raw: Sequence[float]

@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from coevo import hookimpl
 from coevo.records import Json
+from coevo_heuristics.commands import add_check
 from coevo_heuristics.problem import HoleKind
 from coevo_heuristics.task import HeuristicTask
 
 if TYPE_CHECKING:
+    import typer
+
     from coevo.interfaces import Task
     from coevo.registry import Registry
 
-__all__ = ["HeuristicTask", "from_folder", "register_tasks"]
+__all__ = ["HeuristicTask", "from_folder", "register_commands", "register_tasks"]
 
 _PROBLEMS = Path(__file__).parent / "problems"
 
@@ -32,6 +35,12 @@ def register_tasks(tasks: Registry[Task]) -> None:
         # Only the title is read here: a command that lists tasks should not check them.
         title = str(tomllib.loads(file.read_text("utf-8")).get("title", ""))
         tasks.register(file.parent.name, _factory(file.parent), title)
+
+
+@hookimpl
+def register_commands(app: typer.Typer) -> None:
+    """Add `coevo check`."""
+    add_check(app, _PROBLEMS)
 
 
 def from_folder(folder: str | Path, **options: Any) -> HeuristicTask:

@@ -65,9 +65,15 @@ _LIMITS = Limits()
 
 
 class LimitsTable(_Strict):
-    """`[limits]` of one candidate, see `coevo.sandbox.Limits`."""
+    """`[limits]` of one candidate, see `coevo.sandbox.Limits`.
+
+    Attributes:
+        held_out_cpu_seconds: takes the place of `cpu_seconds` on splits other than the search split, which are
+            larger as a rule and evaluated once; None is `cpu_seconds` there too.
+    """
 
     cpu_seconds: float = pydantic.Field(default=_LIMITS.cpu_seconds, gt=0)
+    held_out_cpu_seconds: float | None = pydantic.Field(default=None, gt=0)
     wall_seconds: float | None = pydantic.Field(default=None, gt=0)
     memory_mb: int = pydantic.Field(default=_LIMITS.memory_mb, gt=0)
     output_kb: int = pydantic.Field(default=_LIMITS.output_kb, gt=0)
@@ -164,9 +170,12 @@ class Problem:
             known.setdefault(name, name)
         return known
 
-    def limits(self, cpu_seconds: float | None = None, memory_mb: int | None = None) -> Limits:
-        """Limits of one candidate; what is not None overrides the file."""
+    def limits(self, cpu_seconds: float | None = None, memory_mb: int | None = None, held_out: bool = False) -> Limits:
+        """Limits of one candidate, on the search split or on one that is held out; what is not None overrides."""
         values: dict[str, Any] = self.table.limits.model_dump()
+        longer = values.pop("held_out_cpu_seconds")
+        if held_out and longer is not None:
+            values["cpu_seconds"] = longer
         if cpu_seconds is not None:
             values["cpu_seconds"] = cpu_seconds
         if memory_mb is not None:

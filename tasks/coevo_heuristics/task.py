@@ -67,7 +67,7 @@ class HeuristicTask:
                 raise ValueError(f"{name} must be greater than 0, got {value}")
         self.problem = Problem(Path(folder).expanduser())
         self.template = load_template(self.problem, self.problem.hole(hole))
-        self._limits = self.problem.limits(cpu_seconds, memory_mb)
+        self._limits = {held_out: self.problem.limits(cpu_seconds, memory_mb, held_out) for held_out in (False, True)}
         self._workers = workers
         self._options = dict(instance_options or {})
         self._brief = make_brief(self.problem, self.template, references=not self._options)
@@ -188,7 +188,7 @@ class HeuristicTask:
                     self.problem.folder,
                     split,
                     self.template.entry.name,
-                    limits=self._limits,
+                    limits=self._limits[split != self.problem.splits[TRAIN]],
                     workers=self._workers,
                     options=self._options,
                 )

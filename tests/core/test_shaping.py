@@ -1,4 +1,5 @@
 import math
+from statistics import fmean, pstdev
 
 import numpy as np
 import pytest
@@ -101,3 +102,51 @@ def test_an_unknown_shaping_and_a_credit_that_is_not_finite_are_refused():
 def test_huge_credits_are_shaped_like_small_ones(kind):
     credits = np.array([1.0, -2.0, 3.0, 0.5])
     assert shape(kind, credits * 1e300) == pytest.approx(shape(kind, credits), rel=1e-6)
+
+
+# An independent reference: plain Python, sums and comparisons only.
+
+
+def standardised(values):
+    spread = pstdev(values)
+    return [(value - fmean(values)) / spread if spread else 0.0 for value in values]
+
+
+def ranked_by_counting(credits):
+    """How many are lower, and half of the others that are equal."""
+    return [sum(o < c for o in credits) + (sum(o == c for o in credits) - 1) / 2 for c in credits]
+
+
+def entropic_by_search(credits):
+    """Boltzmann weights whose entropy is ln(n) - ln(2); of the best alone where ties leave no others that low."""
+    best, n = max(credits), len(credits)
+    gaps = [(best - c) / pstdev(credits) for c in credits]
+    ties = credits.count(best)
+    if 2 * ties > n:
+        return [1 / ties if c == best else 0.0 for c in credits]
+
+    def weights(temperature):
+        raw = [math.exp(-gap / temperature) for gap in gaps]
+        return [value / math.fsum(raw) for value in raw]
+
+    cold, hot = 1e-3, 1e3
+    for _ in range(200):
+        middle = math.sqrt(cold * hot)
+        entropy = -math.fsum(w * math.log(w) for w in weights(middle) if w > 0.0)
+        cold, hot = (middle, hot) if entropy < math.log(n / 2) else (cold, middle)
+    return weights(math.sqrt(cold * hot))
+
+
+REFERENCES = {
+    "zscore": standardised,
+    "centered_rank": lambda credits: standardised(ranked_by_counting(credits)),
+    "max_seeking": lambda credits: standardised(entropic_by_search(credits)),
+    "none": lambda credits: [c - fmean(credits) for c in credits],
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(credits=st.lists(st.integers(-8, 8).map(lambda n: n / 2), min_size=2, max_size=12))
+def test_shapings_agree_with_a_reference_in_plain_python(kind, credits):
+    expected = [0.0] * len(credits) if len(set(credits)) == 1 else REFERENCES[kind](credits)
+    assert shape(kind, np.array(credits)) == pytest.approx(expected, abs=2e-6)

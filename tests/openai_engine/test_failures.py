@@ -250,7 +250,8 @@ def test_a_failed_request_costs_its_own_rollout_and_never_a_reward(in_empty_fold
         summary = run_on(server, openai={"concurrency": 1, "extra_body": {"user": "me"}})
     assert summary["status"] == "finished"
     assert summary["statuses"] == {"engine_error": 1, "ok": 11}
-    assert (summary["calls"], summary["prompt_tokens"], summary["completion_tokens"]) == (11, 77, 22)
+    # A request that was asked in vain is a call.
+    assert (summary["calls"], summary["prompt_tokens"], summary["completion_tokens"]) == (12, 77, 22)
     (lost,) = [r for r in rollouts("a") if r["status"] == "engine_error"]
     assert lost["return"] is None
     assert told in lost["artifacts"]["message"]

@@ -142,7 +142,7 @@ def test_es_and_eoh_deal_every_member_the_same_number_of_answers(kit, create, po
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"operators": ["e1", "m8"]}, "operators names 'm8'; did you mean 'm2'"),
+        ({"operators": ["e1", "m8"]}, "operators names 'm8'; did you mean 'm3'"),
         ({"operators": ["crossover"]}, "expected one of: i1, e1, e2, m1, m2"),
         ({"operators": ["e1"], "adapt": ["m1"]}, "adapt names 'm1'; did you mean 'e1'"),
         ({"operators": []}, "operators is empty"),
