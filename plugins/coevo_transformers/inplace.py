@@ -30,7 +30,8 @@ from coevo.errors import RunError, UserError
 from coevo.records import Perturbation
 from coevo.weights import kernels, noise
 from coevo.weights.derived import Served
-from coevo_transformers.served import ServedWeights, as_numpy
+from coevo.weights.torch_memory import as_numpy
+from coevo_transformers.served import ServedWeights
 
 WeightsOption: TypeAlias = Literal["exact", "inplace", "inplace-sum"]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import numpy as np
 import torch
@@ -15,8 +15,7 @@ from coevo.weights.digest import digest_of
 from coevo.weights.dtypes import DType, Stored
 from coevo.weights.master import Master
 from coevo.weights.selection import Selection, TensorSpec
-
-_AS_NUMPY = {torch.bfloat16: (torch.int16, np.uint16), torch.float16: (torch.float16, np.float16)}
+from coevo.weights.torch_memory import as_numpy
 
 
 class ServedWeights(DerivedWeights):
@@ -122,9 +121,3 @@ class _Reading(Mapping[str, Stored]):
 
     def __len__(self) -> int:
         return len(self._names)
-
-
-def as_numpy(tensor: torch.Tensor) -> Stored:
-    """The memory of a CPU tensor as numpy sees it, same shape; bfloat16 as uint16 patterns."""
-    through, held = _AS_NUMPY.get(tensor.dtype, (tensor.dtype, np.float32))
-    return cast(Stored, tensor.detach().view(through).numpy().view(cast(Any, held)))

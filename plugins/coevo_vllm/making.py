@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 
 from coevo.weights import noise
-from coevo.weights.dtypes import DType, Stored
+from coevo.weights.dtypes import DType
 from coevo.weights.master import Master
 from coevo.weights.selection import TensorSpec
+from coevo.weights.torch_memory import as_numpy
 
 PIECE = 1 << 26
 """Elements of the master that are on the device at once: 256 MB of fp32."""
-
-_AS_NUMPY = {torch.bfloat16: (torch.int16, np.uint16), torch.float16: (torch.float16, np.float16)}
 
 
 class Maker(Protocol):
@@ -51,7 +50,7 @@ class HostMaker:
         """See `Maker`."""
         pinned = self.device.type == "cuda"
         out = torch.empty(spec.shape, dtype=torch_dtype(dtype), pin_memory=pinned)
-        self._master.serve(spec.name, seed, sigma, numpy_of(out))
+        self._master.serve(spec.name, seed, sigma, as_numpy(out))
         return out.to(self.device, non_blocking=True) if pinned else out
 
     def wait(self) -> None:
@@ -137,12 +136,6 @@ def choose(route: str, master: Master, device: torch.device, dtype: DType) -> tu
 def torch_dtype(dtype: DType) -> torch.dtype:
     """Torch's name of a format."""
     return {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}[dtype]
-
-
-def numpy_of(tensor: torch.Tensor) -> Stored:
-    """The memory of a CPU tensor as numpy sees it, same shape; bfloat16 as uint16 patterns."""
-    through, held = _AS_NUMPY.get(tensor.dtype, (tensor.dtype, np.float32))
-    return cast(Stored, tensor.detach().view(through).numpy().view(cast(Any, held)))
 
 
 def _synchronize(device: torch.device) -> None:

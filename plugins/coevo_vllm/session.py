@@ -98,6 +98,7 @@ class Session:
             UserError: The chat template refuses a request.
         """
         vllm: Any = importlib.import_module("vllm")
+        at_the_end: Any = importlib.import_module("vllm.sampling_params").RequestOutputKind.FINAL_ONLY
         answers: list[Future[Completion]] = [Future() for _ in requests]
         asked: list[tuple[Any, Any]] = []
         waiting: list[tuple[Request, Any, Future[Completion]]] = []
@@ -117,7 +118,7 @@ class Session:
                 stop=[stop for stop in request.stop if stop],
                 stop_token_ids=self._stops,
                 logprobs=0 if request.logprobs else None,
-                output_kind=importlib.import_module("vllm.sampling_params").RequestOutputKind.FINAL_ONLY,
+                output_kind=at_the_end,
             )
             asked.append(({"prompt_token_ids": list(prompt.ids), "cache_salt": salt}, parameters))
             waiting.append((request, prompt, answer))

@@ -16,8 +16,9 @@ from coevo.records import Json
 from coevo.weights.dtypes import DType, Stored
 from coevo.weights.master import Master
 from coevo.weights.selection import Selection, TensorSpec
+from coevo.weights.torch_memory import as_numpy
 from coevo_vllm.layout import Runs, decode, digit, digits_needed, places, runs_of, spread
-from coevo_vllm.making import Maker, choose, numpy_of, torch_dtype
+from coevo_vllm.making import Maker, choose, torch_dtype
 
 
 class Streaming:
@@ -167,7 +168,7 @@ class Streaming:
         """Parts of a tensor as they are now: [format, starts, lengths, bytes]."""
         parts: list[list[Any]] = []
         for runs in self._layout.get(name, ()):
-            flat: Stored = numpy_of(self._parameter(runs.parameter).detach().cpu().reshape(-1))
+            flat: Stored = as_numpy(self._parameter(runs.parameter).detach().cpu().reshape(-1))
             data = np.ascontiguousarray(runs.gathered(cast(Any, flat))).tobytes()
             parts.append([self._format(name), runs.start.tolist(), runs.length.tolist(), data])
         return parts

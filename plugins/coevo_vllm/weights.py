@@ -68,7 +68,7 @@ class VllmWeights(DerivedWeights):
         self.formats: dict[str, DType] = {}
         self.readable: frozenset[str] = frozenset()
         self._specs = {spec.name: spec for spec in selection.tensors}
-        self.begin(lambda spec: self.formats.get(spec.name, dtype), None)
+        self.begin(self.dtype_of, None)
 
     def _write(self, was: Served, perturbation: Any) -> None:
         if perturbation is None:

@@ -13,8 +13,8 @@ from coevo.records import DenseUpdate, GradientUpdate, Perturbation, SeedsUpdate
 from coevo.registry import Registry
 from coevo.weights import noise
 from coevo.weights.identity import policy_id
+from coevo.weights.torch_memory import as_numpy
 from coevo_transformers.engine import TransformersEngine
-from coevo_transformers.served import as_numpy
 from tests.asking_kit import ask, complete
 from tests.tiny_llama import save_tiny_llama
 

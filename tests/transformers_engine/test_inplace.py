@@ -8,9 +8,9 @@ from coevo.errors import RunError, UserError
 from coevo.records import Perturbation, SeedsUpdate
 from coevo.weights import noise
 from coevo.weights.reach import Look, cosine
+from coevo.weights.torch_memory import as_numpy
 from coevo_transformers.engine import TransformersEngine
 from coevo_transformers.inplace import refuse_elsewhere
-from coevo_transformers.served import as_numpy
 from tests.asking_kit import ask, complete
 from tests.transformers_engine.test_engine import lease, served
 

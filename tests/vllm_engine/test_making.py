@@ -8,7 +8,8 @@ torch = pytest.importorskip("torch")
 from coevo.weights import noise  # noqa: E402
 from coevo.weights.master import Master  # noqa: E402
 from coevo.weights.selection import select  # noqa: E402
-from coevo_vllm.making import DeviceMaker, HostMaker, choose, numpy_of  # noqa: E402
+from coevo.weights.torch_memory import as_numpy  # noqa: E402
+from coevo_vllm.making import DeviceMaker, HostMaker, choose  # noqa: E402
 from tests.tiny_llama import save_tiny_llama  # noqa: E402
 
 CPU = torch.device("cpu")
@@ -31,7 +32,7 @@ def test_both_ways_give_the_definition(master, dtype, seed):
             else noise.served_reference(values, seed, spec.name, -1e-2, spec.scale, dtype)
         )
         for maker in (HostMaker(master, CPU), DeviceMaker(master, CPU, piece=1000)):
-            made = numpy_of(maker.make(spec, dtype, seed, -1e-2))
+            made = as_numpy(maker.make(spec, dtype, seed, -1e-2))
             assert np.array_equal(made.view(f"u{made.itemsize}"), expected.view(f"u{expected.itemsize}"))
 
 
@@ -57,4 +58,4 @@ def test_on_cuda_the_faster_way_is_measured_and_both_are_the_definition(master):
     for each in (HostMaker(master, device), DeviceMaker(master, device, piece=1000)):
         made = each.make(spec, "bfloat16", 7, 1e-2)
         each.wait()
-        assert np.array_equal(numpy_of(made.cpu()), expected)
+        assert np.array_equal(as_numpy(made.cpu()), expected)
