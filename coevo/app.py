@@ -173,6 +173,7 @@ def _drive(
             config.rollouts.chunk, config.probe.answers, history.probed,
         )  # fmt: skip
         planner.probe_every = planner.interval(config.probe.every, trains=parameters.population > 0)
+        services.reserved_calls = planner.reserved_calls()
         wrap = getattr(contexts, "wrap", None)
         collector = Collector(engine, task, sampling, scorers, wrap, config.rollouts.retries)
         info = _info(config, folder, task, engine, history)

@@ -11,8 +11,9 @@ from typing import Literal
 
 import numpy as np
 
-from coevo.records import EXCLUDED, Buffer, Rollout
+from coevo.records import Buffer, Rollout
 from coevo.shaping import Floats
+from coevo.statuses import EXCLUDED
 
 TIE = 1e-12
 """Numbers that agree to this share of the largest are equal."""

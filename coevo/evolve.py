@@ -16,9 +16,10 @@ from coevo.errors import RunError, UserError
 from coevo.interfaces import Brief, ContextUpdater, Engine, ParameterUpdater, Task
 from coevo.outcome import best_of, objective_of, report_of
 from coevo.planning import Planner, Prepared, a_batch
-from coevo.records import EXCLUDED, Batch, BatchReport, Best, Buffer, GenerationReport, Rollout, Update
-from coevo.rollouts import Collector, Tries
+from coevo.records import Batch, BatchReport, Best, Buffer, GenerationReport, Rollout, Update
+from coevo.rollouts import Collector
 from coevo.services import RunServices
+from coevo.statuses import EXCLUDED
 from coevo.storage import Chunks, Store
 
 
@@ -79,7 +80,7 @@ class Loop:
         """Ask the centre the same as always; it changes nothing but what has been spent."""
         started, at = time.monotonic(), self.services
         prepared = self.planner.prepare_probe()
-        self.collector.tries = Tries(self.planner.spare([prepared, *planned]))
+        self.collector.tries = self.planner.tries([prepared, *planned])
         everything = await self._collect(prepared, self.store.open_probe(at.generation, at.batch))
         seconds = time.monotonic() - started
         report = report_of(Buffer(prepared.batch, (), everything), None, at, None, self.engine.digest(), seconds)
@@ -93,7 +94,7 @@ class Loop:
     async def _step(self, prepared: Prepared) -> BatchReport:
         started, at = time.monotonic(), self.services
         chunks = self.store.open_chunks(at.generation, at.batch, prepared.batch)
-        self.collector.tries = Tries(self.planner.spare([prepared, *self.planner.reserve()]))
+        self.collector.tries = self.planner.tries([prepared, *self.planner.reserve()])
         everything = await self._collect(prepared, chunks)
         moved = getattr(self.engine, "moved", None)
         share = moved(prepared.members[0]) if moved and prepared.members else None
@@ -145,5 +146,4 @@ class Loop:
 
     def _with_spending(self, report: BatchReport) -> BatchReport:
         spent = getattr(self.engine, "spent", dict[str, float])
-        calls = report.calls + self.collector.tries.failed
-        return replace(report, calls=calls, metrics={**report.metrics, **spent()})
+        return replace(self.collector.tries.booked(report), metrics={**report.metrics, **spent()})

@@ -83,6 +83,13 @@ class Brief:
         """The reference of `split` that a search should beat, if one is marked."""
         return next((r for r in self.references if r.split == split and r.baseline), None)
 
+    def baseline_return(self, split: str = "train") -> float | None:
+        """The baseline as a return: higher is better."""
+        baseline = self.baseline(split)
+        if baseline is None:
+            return None
+        return -baseline.value if self.direction == "minimize" else baseline.value
+
     def best_known(self, split: str = "train") -> Reference | None:
         """The best reference of `split`: gaps are measured to it."""
         values = [r for r in self.references if r.split == split]
@@ -336,6 +343,15 @@ class Services(Protocol):
     batch_answers: int
     member_answers: int
     folder: Path
+
+    @property
+    def calls_left(self) -> int | None:
+        """Model calls that batches may still make, a probe at the end apart; None where the run has no such limit.
+
+        It follows from the ledger, so a resumed or replayed run is told the same. A batch that could need more is not
+        started and ends the run.
+        """
+        ...
 
     def seed(self, *coordinates: str | int) -> int:
         """A seed for the updater's own randomness, a function of the root seed and the coordinates.

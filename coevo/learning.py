@@ -12,6 +12,7 @@ from statistics import fmean, pstdev
 
 from coevo.records import Json
 from coevo.shaping import FAILURE, bounded_credit
+from coevo.statuses import valid_share
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +92,10 @@ class Point:
         updates: updates of the weights before it that were not zero.
         calls: model calls of the whole run until after it.
         answers, valid, better: how many answers, the share that is valid, the share better than the baseline.
-        score: mean of `Judge.credits` of all answers; None where there are none.
+        score: mean of `Judge.credits` of all answers; None where there are none, and (like `better`) where answers
+            were outraced, whose objectives nobody knows.
         score_error: standard error of `score`, of the answers as a random draw.
-        best, mean: of the objectives of its valid answers.
+        best, mean: of the objectives of its valid answers, without those that were outraced.
         best_so_far: best objective of the run until after it; None for probes, which do not search.
         credits: what every answer is worth, in the order in which they were asked; empty where the journal has not
             the order (batches) or the task no measure.
@@ -140,7 +142,9 @@ def _point(line: Mapping[str, Json], judge: Judge, updates: int, is_probe: bool)
     answers = sum(statuses.values())
     objectives: Sequence[float] = line["objectives"]
     best = line.get("best")
-    credits = judge.credits(objectives, answers)
+    # What was stopped early is worth something, and nobody knows what.
+    outraced = statuses.get("outraced", 0)
+    credits = [] if outraced else judge.credits(objectives, answers)
     return Point(
         generation=line["generation"],
         batch=line["batch"],
@@ -149,8 +153,8 @@ def _point(line: Mapping[str, Json], judge: Judge, updates: int, is_probe: bool)
         updates=updates,
         calls=line["ledger"]["calls"],
         answers=answers,
-        valid=statuses.get("ok", 0) / answers if answers else 0.0,
-        better=judge.better(objectives, answers),
+        valid=valid_share(statuses),
+        better=None if outraced else judge.better(objectives, answers),
         score=fmean(credits) if credits else None,
         score_error=pstdev(credits) / len(credits) ** 0.5 if credits else None,
         credits=judge.in_order(line.get("outcomes", ())),

@@ -9,6 +9,7 @@ from coevo.dealing import PlanSettings, Prepared, plan
 from coevo.errors import PluginError, UserError
 from coevo.interfaces import Brief, Engine, Ledger, Task
 from coevo.records import Batch, Context, Example, Perturbation, Sampling
+from coevo.rollouts import Tries, key
 from coevo.seeds import derive
 from coevo.services import RunServices
 
@@ -136,35 +137,53 @@ class Planner:
         """The probe at the end of the run, which a budget has to have room for."""
         return [self.prepare_probe()] if self.probe_every else []
 
-    def spare(self, planned: Sequence[Prepared]) -> int | None:
-        """Calls that are left when all of `planned` was asked once; None without a limit.
+    def reserved_calls(self) -> int:
+        """Calls that `reserve` may take."""
+        return self._most_calls(self.reserve())
 
-        As many requests may be asked again after an engine failed.
+    def tries(self, planned: Sequence[Prepared]) -> Tries:
+        """What the first of `planned` may ask, all of which have to find room in the budget.
+
+        As many requests may be asked again after an engine failed as are left when all of `planned` was asked once.
         """
-        limit = self.services.budget.calls
-        return None if limit is None else limit - self.services.ledger.calls - self._most_calls(planned)
+        budget, ledger = self.services.budget, self.services.ledger
+        if budget.calls is None and budget.tokens is None:
+            return Tries()
+        tries = Tries(self._most_calls(planned[:1]))
+        if budget.calls is not None:
+            tries.spare = budget.calls - ledger.calls - self._most_calls(planned)
+        if budget.tokens is not None:
+            tries.spare_tokens = budget.tokens - ledger.tokens - sum(self._most_tokens(each) for each in planned)
+            tries.costs = dict(self._costs(planned[0]))
+        return tries
 
     def _most_calls(self, planned: Sequence[Prepared]) -> int:
         return sum(prepared.size for prepared in planned) * self.brief.max_calls
 
     def too_small(self, limit: str, prepared: Prepared) -> str:
         """What to tell a user whose budget does not reach for the first batch."""
+        members = len(prepared.members)
+        each = f" ({members} members; --population N makes it smaller)" if members else ""
         probe = f" and {self.prepare_probe().size} more at the end (probe.every = 0 does without)"
         return (
-            f"--{limit} is too small for the first batch, which asks for {prepared.size} answers"
+            f"--{limit} is too small for the first batch, which asks for {prepared.size} answers{each}"
             f"{probe if self.probe_every else ''}; nothing was started"
         )
 
     def _most_tokens(self, prepared: Prepared) -> int:
+        return sum(prompt + answer for _, (prompt, answer) in self._costs(prepared))
+
+    def _costs(self, prepared: Prepared) -> list[tuple[str, tuple[int, int]]]:
+        """Tokens of each request by its `key`: of its prompt, and of its answer at most."""
         count = getattr(self.engine, "count_tokens", None)
         if count is None or self.brief.max_calls > 1 or hasattr(self.task, "run"):
             raise UserError(
                 "--tokens needs an engine that counts tokens and a task of one call an episode; use --calls instead"
             )
-        most = 0
+        costs: list[tuple[str, tuple[int, int]]] = []
         for cell in (cell for chunk in prepared.chunks for cell in chunk.cells):
             episode = self.task.episode(prepared.examples[cell.example], prepared.batch.contexts[cell.context])
-            most += sum(
-                count(request) + (request.sampling or self.sampling).max_new_tokens for request in episode.requests()
-            )
-        return most
+            for request in episode.requests():
+                answer = (request.sampling or self.sampling).max_new_tokens
+                costs.append((key(request), (count(request), answer)))
+        return costs

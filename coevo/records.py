@@ -10,7 +10,9 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
+
+from coevo.statuses import BAR, STATUSES, valid_share
 
 Json: TypeAlias = Any
 """A value that `json.dumps(..., allow_nan=False)` accepts."""
@@ -19,13 +21,6 @@ Message: TypeAlias = Mapping[str, str]
 """One chat message: `role` and `content`."""
 
 Pairing: TypeAlias = Literal["cross", "zip"]
-Status: TypeAlias = Literal[
-    "ok", "no_answer", "syntax", "no_entry", "import", "exception", "timeout", "out_of_memory", "invalid_solution",
-    "non_finite", "context_overflow", "engine_error", "judge_error",
-]  # fmt: skip
-STATUSES: tuple[str, ...] = get_args(Status)
-EXCLUDED: frozenset[str] = frozenset({"engine_error", "judge_error"})
-"""Failures that are not the model's: retried, then left out; never a reward."""
 
 
 def _empty() -> dict[str, Json]:
@@ -48,7 +43,8 @@ class Context:
         components: named texts; `Brief.components` of the task says which names it reads.
         operator: what produced this context (`"m1"`), empty for a first one.
         parents: ids or labels of what it was made from, for lineage and credit.
-        data: JSON that the context updater wants back in the buffer (a parent's objective).
+        data: JSON that the context updater wants back in the buffer (a parent's objective). Of its keys a task reads
+            only `BAR`.
     """
 
     components: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -95,6 +91,10 @@ class Batch:
             raise ValueError(f"samples must be at least 1, got {self.samples}")
         if self.adapt and self.purpose != "search":
             raise ValueError(f"a {self.purpose} batch must not adapt")
+        if self.adapt and any(BAR in context.data for context in self.contexts):
+            raise ValueError(
+                f"a batch that adapts must not set a bar ({BAR!r} in Context.data): the weights learn from all"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +328,7 @@ class BatchReport:
 
     Attributes:
         statuses: count per status.
-        objectives: objective of every valid rollout, in plan order.
+        objectives: objective of every rollout with status `ok`, in plan order.
         metrics: the parameter updater's (sigma, moved, informative, variance_ratio, ...) and the engine's (cosine).
         zero_update: why the update was zero, empty if it was not or the batch did not adapt.
         calls, tokens: of this batch; tokens = prompt + completion.
@@ -354,9 +354,8 @@ class BatchReport:
 
     @property
     def valid_rate(self) -> float:
-        """Share of rollouts with status `ok`, 0 for an empty batch."""
-        total = sum(self.statuses.values())
-        return self.statuses.get("ok", 0) / total if total else 0.0
+        """Share of rollouts that are `VALID`, 0 for an empty batch."""
+        return valid_share(self.statuses)
 
 
 @dataclass(frozen=True, slots=True)

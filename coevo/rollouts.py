@@ -7,40 +7,97 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, TypeVar, cast
 
 from coevo.attempts import Attempt, record, short
 from coevo.dealing import Chunk, Prepared
 from coevo.driving import EpisodePolicy, drive
-from coevo.errors import CoevoError, RequestFailedError
+from coevo.errors import CoevoError, PluginError, RequestFailedError
 from coevo.interfaces import Engine, Episode, Policy, Task
-from coevo.records import Completion, EpisodeResult, Perturbation, Request, Rollout, Sampling
+from coevo.records import BatchReport, Completion, EpisodeResult, Perturbation, Request, Rollout, Sampling
 
 
 @dataclass(slots=True)
 class Tries:
-    """What a batch asks again after an engine failed: a budget of calls counts every request, answered or not.
+    """What a batch may ask: budgets count every request, answered or not.
 
     Attributes:
-        spare: requests that may be asked again, None for any number. The first try of each is in the plan.
+        planned: requests in the plan, each asked for the first time; None without a budget.
+        spare: requests that may be asked again, None for any number.
+        spare_tokens: tokens that those may cost, None for any number.
+        costs: tokens that a request of the plan costs at most, (prompt, answer), by its `key`; empty where they are not
+            limited.
         failed: requests that were asked in vain so far.
+        lost: tokens that those cost at most, (prompt, answer). What a failed request did is not known, and a limit of
+            tokens has to hold all the same; (0, 0) where there is none.
     """
 
+    planned: int | None = None
     spare: int | None = None
+    spare_tokens: int | None = None
+    costs: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     failed: int = 0
+    lost: tuple[int, int] = (0, 0)
 
-    def again(self, requests: int) -> bool:
-        """Whether so many may be asked again; if so, they are taken off what is to spare."""
-        if self.spare is None:
-            return True
-        if requests > self.spare:
+    def first(self, requests: Sequence[Request]) -> None:
+        """These are asked for the first time.
+
+        Raises:
+            PluginError: they are not in the plan, so that no budget could be kept.
+        """
+        if self.planned is None:
+            return
+        self.planned -= len(requests)
+        if self.costs and not all(key(request) in self.costs for request in requests):
+            raise PluginError(
+                "an episode asks for something else than was planned, so that --tokens cannot be kept; use --calls"
+            )
+        if self.planned < 0:
+            raise PluginError(
+                "an episode asks for more calls than the plan has; the brief of its task must say how many one may make"
+                " (max_calls), or no budget of calls or tokens can be kept"
+            )
+
+    def fail(self, requests: Sequence[Request]) -> None:
+        """These were asked in vain."""
+        self.failed += len(requests)
+        prompt, answer = self._most(requests)
+        self.lost = (self.lost[0] + prompt, self.lost[1] + answer)
+
+    def booked(self, report: BatchReport) -> BatchReport:
+        """The report with what was asked in vain."""
+        return replace(
+            report,
+            calls=report.calls + self.failed,
+            prompt_tokens=report.prompt_tokens + self.lost[0],
+            completion_tokens=report.completion_tokens + self.lost[1],
+        )
+
+    def again(self, requests: Sequence[Request]) -> bool:
+        """Whether these may be asked again; if so, they are taken off what is to spare."""
+        tokens = sum(self._most(requests))
+        if self.spare is not None and len(requests) > self.spare:
             return False
-        self.spare -= requests
+        if self.spare_tokens is not None and tokens > self.spare_tokens:
+            return False
+        self.spare = None if self.spare is None else self.spare - len(requests)
+        self.spare_tokens = None if self.spare_tokens is None else self.spare_tokens - tokens
         return True
+
+    def _most(self, requests: Sequence[Request]) -> tuple[int, int]:
+        if not self.costs:
+            return 0, 0
+        each = [self.costs[key(request)] for request in requests]
+        return sum(prompt for prompt, _ in each), sum(answer for _, answer in each)
+
+
+def key(request: Request) -> str:
+    """Equal for requests that cost the same: what is asked, whatever the seed."""
+    return repr((request.messages, request.prefill))
 
 
 T = TypeVar("T")
@@ -176,10 +233,11 @@ class Collector:
         return result
 
     async def _complete(self, policy: Policy, requests: Sequence[Request]) -> list[Completion] | Exception:
-        return await self._retry(lambda: policy.complete(requests), len(requests))
+        self.tries.first(requests)
+        return await self._retry(lambda: policy.complete(requests), requests)
 
-    async def _retry(self, call: Callable[[], Awaitable[Any]], requests: int = 0) -> Any:
-        """The answer to `requests` requests, or the last exception after `retries` repeats.
+    async def _retry(self, call: Callable[[], Awaitable[Any]], requests: Sequence[Request] = ()) -> Any:
+        """The answer to `requests`, or the last exception after `retries` repeats.
 
         A `CoevoError` is final at once, and so is an engine that has given a request up by itself, and one for which
         the budget has no call left.
@@ -190,10 +248,10 @@ class Collector:
             except CoevoError:
                 raise
             except RequestFailedError as error:
-                self.tries.failed += requests
+                self.tries.fail(requests)
                 return error
             except Exception as error:  # noqa: BLE001 - here a failure becomes data
-                self.tries.failed += requests
+                self.tries.fail(requests)
                 if left == 0 or not self.tries.again(requests):
                     return error
         raise AssertionError("unreachable")

@@ -40,7 +40,8 @@ class Budget:
 class RunServices:
     """`coevo.interfaces.Services` for one run.
 
-    `planned` is the number of adapting batches of the whole run, `adapted` how many are committed.
+    `planned` is the number of adapting batches of the whole run, `adapted` how many are committed; `reserved_calls`
+    are kept for the probe at the end.
     """
 
     root_seed: int
@@ -53,6 +54,13 @@ class RunServices:
     member_answers: int = 0
     planned: int = 1
     adapted: int = 0
+    reserved_calls: int = 0
+
+    @property
+    def calls_left(self) -> int | None:
+        """Model calls that batches may still make; None without a limit."""
+        limit = self.budget.calls
+        return None if limit is None else max(0, limit - self.ledger.calls - self.reserved_calls)
 
     def seed(self, *coordinates: str | int) -> int:
         """A 64-bit seed for an updater's own randomness at this generation and batch."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from coevo import holdout
 from coevo.folder import RunFolder
 from coevo.interfaces import Engine, Task
 from coevo.journal import FORMAT, History
@@ -37,6 +38,7 @@ def begin(folder: RunFolder, task: Task, engine: Engine, history: History) -> No
             "failure": brief.failure,
             "reference": None if best is None else [best.name, best.value],
             "baseline": None if baseline is None else [baseline.name, baseline.value],
+            "references": {split: [r.name, r.value] for split in holdout.SPLITS if (r := brief.best_known(split))},
         },
         "versions": {name: v for name in VERSIONED if (v := _version(name))},
         "python": platform.python_version(),

@@ -11,6 +11,7 @@ from coevo.folder import RunFolder
 from coevo.journal import History
 from coevo.learning import Judge
 from coevo.records import Json
+from coevo.statuses import valid_share
 from coevo.verdict import learning
 
 
@@ -47,7 +48,6 @@ def summarize(folder: RunFolder) -> dict[str, Json]:
     statuses: Counter[str] = Counter()
     for line in history.batches:
         statuses.update(line["statuses"])
-    total = sum(statuses.values())
     config = folder.config()
     measured = folder.info().get("task", {})
     return {
@@ -76,7 +76,7 @@ def summarize(folder: RunFolder) -> dict[str, Json]:
         "baseline": measured.get("baseline"),
         "best": _best(folder, history, measured),
         "statuses": dict(sorted(statuses.items())),
-        "valid_rate": statuses["ok"] / total if total else 0.0,
+        "valid_rate": valid_share(statuses),
         "calls": history.ledger.calls,
         "tokens": history.ledger.tokens,
         "prompt_tokens": history.ledger.prompt_tokens,

@@ -6,6 +6,7 @@ version of typer and the width of the terminal.
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,12 +20,15 @@ from coevo.cli import build_app
 from coevo.discovery import Plugins
 
 PAGE = Path(__file__).with_name("cli.md")
+ROOTS = ("plugins", "tasks")
+"""Folders of the plugins that come with coevo: their commands are its own, those of other plugins are not."""
 HEAD = """# Command line
 
 <!-- made by docs/generate_cli.py; a test compares -->
 
 Exit codes: 0 done, 1 the run or the check failed, 2 a mistake in what was asked for, 130 interrupted. Errors are
-one line on standard error. `RUN` is the name of a run or the path of its folder. Plugins may add commands.
+one line on standard error. `RUN` is the name of a run or the path of its folder. Plugins that do not come with coevo
+may add more commands.
 """
 
 
@@ -32,6 +36,10 @@ def page() -> str:
     """The whole page."""
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
+    for package in sorted(
+        file.parent.name for root in ROOTS for file in PAGE.parents[1].glob(f"{root}/coevo_*/__init__.py")
+    ):
+        manager.register(importlib.import_module(package))
     root: Any = typer.main.get_command(build_app(Plugins(manager)))
     sections = [_section(path, command) for path, command in commands(root, "coevo")]
     return "\n".join([HEAD, *sections])

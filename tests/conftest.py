@@ -7,6 +7,8 @@ import pytest
 # Before torch is loaded. Threads that spin on a busy machine slow the engine several times.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ["HF_HUB_OFFLINE"] = "1"
+# What a test evaluates is neither taken from the user's cache nor left there.
+os.environ["COEVO_EVALUATIONS"] = "off"
 
 
 @pytest.fixture

@@ -10,8 +10,16 @@ import coevo
 from coevo.records import EpisodeResult, Example
 
 
+def words(request):
+    """Tokens of a prompt: its words."""
+    return sum(len(message["content"].split()) for message in request.messages)
+
+
 class CountingEngine(fakes.NumberEngine):
-    """Says numbers, now and then what is none; fails calls by a seeded coin."""
+    """Says numbers, now and then what is none; fails calls by a seeded coin, after all the work that they can make.
+
+    It counts what it was asked and what that cost, answered or not.
+    """
 
     made: ClassVar[list["CountingEngine"]] = []
 
@@ -20,7 +28,11 @@ class CountingEngine(fakes.NumberEngine):
         self.always = always
         self.capabilities = coevo.Capabilities(adapts=True, deterministic=not rolling, rolling=rolling)
         self.fails, self.coin = fails, np.random.default_rng(seed)
+        self.tokens, self.failed = 0, 0
         CountingEngine.made.append(self)
+
+    def count_tokens(self, request):
+        return words(request)
 
     @asynccontextmanager
     async def lease(self, perturbation):
@@ -31,13 +43,17 @@ class CountingPolicy(fakes.NumberPolicy):
     async def complete(self, requests):
         self.engine.calls += len(requests)
         if self.engine.coin.random() < self.engine.fails:
+            self.engine.failed += len(requests)
+            self.engine.tokens += sum(words(request) + request.sampling.max_new_tokens for request in requests)
             raise RuntimeError("the engine hiccuped")
         return [self._one(request) for request in requests]
 
     def _one(self, request):
         value = np.random.default_rng(request.seed).normal()
         text = self.engine.always or (f"{value:.6f}" if value > -0.3 else f"broken {value:.3f}")
-        return coevo.Completion(text, (1, 2), (3,), "stop")
+        length = request.seed % request.sampling.max_new_tokens + 1
+        self.engine.tokens += words(request) + length
+        return coevo.Completion(text, (1,) * words(request), (3,) * length, "stop")
 
 
 class TwiceEpisode:

@@ -11,10 +11,29 @@ from typing import TextIO
 import typer
 
 from coevo import discovery
-from coevo.cli import bench, catalogue, doctor, models, new, plan, reading, report, running, serving, study, tune
+from coevo.cli import (
+    bench,
+    catalogue,
+    compare,
+    doctor,
+    models,
+    new,
+    plan,
+    reading,
+    report,
+    running,
+    serving,
+    study,
+    tune,
+)
 from coevo.cli.errors import ClickError, one_line, usage_message
 from coevo.discovery import Plugins
 from coevo.errors import CoevoError, PluginError, UserError
+
+COMMANDS = (
+    running, plan, tune, study, compare, reading, report, models, serving, catalogue, new, doctor, bench,
+)  # fmt: skip
+"""Modules of commands, in the order of `coevo --help`."""
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141  # what a shell reports of a program that SIGPIPE ended
@@ -35,7 +54,21 @@ def build_app(plugins: Plugins) -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(_root)
-    for module in (running, plan, tune, study, reading, report, models, serving, catalogue, new, doctor, bench):
+    for module in (
+        running,
+        plan,
+        tune,
+        study,
+        compare,
+        reading,
+        report,
+        models,
+        serving,
+        catalogue,
+        new,
+        doctor,
+        bench,
+    ):
         module.add_commands(app, plugins)
     discovery.notify(plugins.manager, "register_commands", _complain, app=app)
     _check_names(app)

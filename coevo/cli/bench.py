@@ -8,7 +8,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 from coevo.cli.output import emit, emit_json
-from coevo.config import parse_assignment
+from coevo.config import merge, parse_assignment
 from coevo.discovery import Plugins
 from coevo.errors import UserError
 from coevo.records import Json
@@ -98,14 +98,33 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
 
     @group.command()
     def sandbox(
+        task: Annotated[
+            str | None, typer.Option(metavar="NAME|DIR", help="A problem, whose evaluations are timed.")
+        ] = None,
         candidates: Annotated[int | None, typer.Option(metavar="N", help="Programs a round and side.")] = None,
         rounds: Rounds = None,
+        options: Annotated[
+            list[str] | None, typer.Option("--set", metavar="NAME.OPTION=VALUE", help="An option of the task.")
+        ] = None,
         as_json: AsJson = False,
     ) -> None:
-        """Candidate programs: the sandbox's zygote against a fresh interpreter each."""
-        from coevo.bench.sandbox import bench_sandbox
+        """Candidate programs: the sandbox's zygote against a fresh interpreter each.
 
-        _measure(bench_sandbox, as_json, candidates=candidates, rounds=rounds)
+        With --task evaluations a second of that problem, one and 16 at a time, against its plain evaluator.
+        """
+        if task is None:
+            from coevo.bench.sandbox import bench_sandbox
+
+            if options:
+                raise UserError(f"--set got {options[0]!r}: those are options of a task; name it with --task")
+            _measure(bench_sandbox, as_json, candidates=candidates, rounds=rounds)
+        else:
+            from coevo.bench.evaluations import bench_evaluations
+
+            tables = merge({}, [parse_assignment(option) for option in options or ()])
+            _measure(
+                bench_evaluations, as_json, task=task, candidates=candidates, rounds=rounds, options=tables or None
+            )
 
 
 def _options(engine: str, assignments: list[str] | None) -> dict[str, Json] | None:

@@ -95,7 +95,10 @@ class _Draft:
             self._by_operator("Valid answers of a batch", batches, lambda p: p.valid),
             self._by_operator(f"Answers of a batch better than {self.baseline}", batches, lambda p: p.better),
         ]  # fmt: skip
-        note = "What the batches found. Means are over valid answers; failures count in the valid rate only."
+        note = (
+            "What the batches found. Means are over valid answers, without those that were outraced; failures count in "
+            "the valid rate only."
+        )
         return Group("What the search has found", note, panels)
 
     def strategy(self, batches: Sequence[Point]) -> Group:

@@ -11,6 +11,7 @@ from typing import cast
 from coevo.folder import RunFolder
 from coevo.records import Json
 from coevo.report.numbers import ABSENT, count, duration, number, percent, printable, table
+from coevo.statuses import valid_share
 
 CODE_LINES = 40
 """An answer longer than this is shown by its path alone."""
@@ -183,7 +184,7 @@ def _batches(batches: Sequence[Mapping[str, Json]]) -> str:
         rows.append(
             (
                 str(line["generation"]), str(line["batch"]), str(line["operator"]), str(line["members"]), str(total),
-                percent(line["statuses"].get("ok", 0) / total if total else 0.0), number(best),
+                percent(valid_share(line["statuses"])), number(best),
                 number(fmean(objectives) if objectives else None), number(metrics.get("sigma")),
                 percent(metrics.get("moved")), number(metrics.get("informative")),
                 number(metrics.get("variance_ratio"), 3), number(metrics.get("cosine"), 2),

@@ -21,6 +21,10 @@ the system's entropy, which differ each time.
 from coevo.sandbox.client import Outcome, Sandbox
 from coevo.sandbox.limits import Limits
 from coevo.sandbox.problem import Problem, load_problem
+from coevo.sandbox.racing import Bar
 from coevo.sandbox.scoring import Evaluation, Evaluator
 
-__all__ = ["Evaluation", "Evaluator", "Limits", "Outcome", "Problem", "Sandbox", "load_problem"]
+__all__ = ["PROTOCOL", "Bar", "Evaluation", "Evaluator", "Limits", "Outcome", "Problem", "Sandbox", "load_problem"]
+
+PROTOCOL = 1
+"""Raised when the same source may end otherwise than before; what was kept of evaluations is then of no use."""

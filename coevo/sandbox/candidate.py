@@ -68,7 +68,10 @@ class Surroundings:
 
 @dataclass(slots=True)
 class Candidate:
-    """One running candidate, as its supervisor sees it."""
+    """One running candidate, as its supervisor sees it.
+
+    `stages`: lines that it may still send ahead of its answer; `passed`: bytes of them that went on to the run.
+    """
 
     number: int
     slot: int
@@ -77,6 +80,9 @@ class Candidate:
     output_pipe: int
     ready_pipe: int
     folder: str | None
+    stages: int = 0
+    lines: int = 0
+    passed: int = 0
     started: float = field(default_factory=time.monotonic)
     result: bytearray = field(default_factory=bytearray)
     tail: bytearray = field(default_factory=bytearray)

@@ -15,10 +15,16 @@ _CLAIMS = frozenset(
 _MESSAGE_CHARACTERS = 500
 
 
-def judge(header: dict[str, Any], claim: bytes, limits: Limits) -> tuple[str, object | None, str]:
+def judge(header: dict[str, Any], claim: bytes, limits: Limits, staged: bool = False) -> tuple[str, object | None, str]:
     """The status, the claimed value and one line of explanation.
 
     How the process ended counts before what it said: a candidate can say anything.
+
+    Args:
+        header: of the zygote.
+        claim: what the candidate wrote.
+        limits: that it ran under.
+        staged: whether solutions came in stages, a line each, before the last ones.
     """
     reasons = {
         "cpu": ("timeout", f"more than {limits.cpu_seconds:g} s of CPU time"),
@@ -35,9 +41,25 @@ def judge(header: dict[str, Any], claim: bytes, limits: Limits) -> tuple[str, ob
         if name in ("SIGXCPU", "SIGKILL") and header["cpu_seconds"] >= limits.cpu_seconds:
             return "timeout", None, reasons["cpu"][1]
         return "exception", None, f"the process was ended by {name}"
-    if not claim:
+    *lines, last = claim.split(b"\n") if staged else [claim]
+    if not last:
         return "exception", None, f"the process left with exit code {header['code']} and without an answer"
-    return _claimed(claim)
+    status, value, message = _claimed(last)
+    if status != "ok" or not lines:
+        return status, value, message
+    parts = [*map(read_stage, lines), cast("list[object]", value) if isinstance(value, list) else None]
+    if any(part is None for part in parts):
+        return "invalid_solution", None, "the answer is none that the worker writes"
+    return status, [solution for part in parts for solution in part or ()], message
+
+
+def read_stage(line: bytes) -> list[object] | None:
+    """The solutions of one stage; None where it is no list of them."""
+    try:
+        solutions = json.loads(line, parse_constant=_refuse, parse_float=_finite)
+    except (FloatingPointError, ValueError, RecursionError):
+        return None
+    return cast("list[object]", solutions) if isinstance(solutions, list) else None
 
 
 def _claimed(claim: bytes) -> tuple[str, object | None, str]:

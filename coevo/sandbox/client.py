@@ -14,6 +14,7 @@ from coevo.errors import RunError
 from coevo.sandbox.claims import judge
 from coevo.sandbox.connection import Connection, Reply
 from coevo.sandbox.limits import Limits
+from coevo.sandbox.racing import OUTRACED, SAID, Race
 
 _PATIENCE_SECONDS = 60.0
 _PAUSES_SECONDS = (0.1, 0.3, 1.0, 3.0, 10.0, 15.0)
@@ -25,7 +26,7 @@ class Outcome:
 
     Attributes:
         status: `ok`, `syntax`, `no_entry`, `import`, `exception`, `timeout`, `out_of_memory`,
-            `invalid_solution` or `non_finite`.
+            `invalid_solution` or `non_finite`; or `outraced`, of a race that was lost.
         value: what it claims, as JSON: one solution per instance. None unless `ok`; not checked yet.
         message: one line for a failure: type, message and line of the source. Empty if `ok`.
         stdout: the last 4 KB that it printed, on either stream.
@@ -122,8 +123,8 @@ class Sandbox:
                 self._closed = True
                 self._zygote.close()
 
-    def run(self, source: str) -> Outcome:
-        """Run one candidate and wait for its end.
+    def run(self, source: str, race: Race | None = None) -> Outcome:
+        """Run one candidate and wait for its end, or until `race` is lost.
 
         A zygote that dies meanwhile is started again, once; then the candidate is to blame. Where the system has no
         process to give at the moment, it is asked again for about half a minute.
@@ -135,19 +136,24 @@ class Sandbox:
         data = source.encode(errors="surrogatepass")
         with self._slots:
             for pause in (*_PAUSES_SECONDS, None):
-                reply = self._judged(data)
+                reply = self._judged(data, race)
                 if reply is None:
                     return Outcome("exception", None, "the sandbox died twice while this ran", "", 0.0, 0.0)
                 if "broken" not in reply[0]:
-                    return self._outcome(reply)
+                    return self._outcome(reply, race)
                 if pause is None:
                     raise RunError(f"the sandbox could not confine a candidate: {reply[0]['broken']}")
                 time.sleep(pause)
         raise AssertionError("unreachable")
 
-    def _judged(self, data: bytes) -> Reply | None:
+    def _judged(self, data: bytes, race: Race | None) -> Reply | None:
+        seconds = self.limits.wall + _PATIENCE_SECONDS
         for _ in range(2):
-            reply = self._alive().judge(data, self.limits.wall + _PATIENCE_SECONDS)
+            if race is None:
+                reply = self._alive().judge(data, seconds)
+            else:
+                race.begin()
+                reply = self._alive().judge(data, seconds, race.stages, race.look)
             if reply is not None:
                 return reply
         return None
@@ -161,8 +167,12 @@ class Sandbox:
                 self._zygote = Connection(self._settings)
             return self._zygote
 
-    def _outcome(self, reply: Reply) -> Outcome:
+    def _outcome(self, reply: Reply, race: Race | None) -> Outcome:
         header, payload = reply
         claim, output = payload[: header["result"]], payload[header["result"] :].decode(errors="replace")
-        status, value, message = judge(header, claim, self.limits)
+        if race is not None and race.lost:
+            # Whatever it did after that: a fast machine stops it earlier than a slow one.
+            status, value, message = OUTRACED, None, SAID
+        else:
+            status, value, message = judge(header, claim, self.limits, staged=race is not None)
         return Outcome(status, value, message, output, float(header["cpu_seconds"]), float(header["wall_seconds"]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import queue
 import shutil
 import signal
 import socket
@@ -12,9 +13,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, TypeAlias, cast
 
@@ -65,7 +65,7 @@ class Connection:
                 start_new_session=True,
             )
         self._writing = threading.Lock()
-        self._waiting: dict[int, Future[Reply | None]] = {}
+        self._waiting: dict[int, queue.SimpleQueue[Reply | None]] = {}
         self._numbers = itertools.count(1)
         self._dead = False
         self._reader: threading.Thread | None = None
@@ -104,37 +104,59 @@ class Connection:
 
     def _read(self) -> None:
         while (message := wire.receive(self._channel)) is not None:
-            future = self._waiting.pop(int(str(message[0]["id"])), None)
-            if future is not None:
-                future.set_result(cast("Reply", message))
+            number = int(str(message[0]["id"]))
+            replies = self._waiting.get(number) if "stage" in message[0] else self._waiting.pop(number, None)
+            if replies is not None:
+                replies.put(cast("Reply", message))
         with self._writing:
             self._dead = True
             waiting, self._waiting = self._waiting, {}
-        for future in waiting.values():
-            future.set_result(None)
+        for replies in waiting.values():
+            replies.put(None)
 
     @property
     def dead(self) -> bool:
         """Whether the other end has closed."""
         return self._dead
 
-    def judge(self, source: bytes, seconds: float) -> Reply | None:
-        """Run one candidate; None if the zygote died, or has to die because it does not answer."""
-        future: Future[Reply | None] = Future()
+    def judge(
+        self,
+        source: bytes,
+        seconds: float,
+        stages: Sequence[int] = (),
+        look: Callable[[bytes], bool] | None = None,
+    ) -> Reply | None:
+        """Run one candidate; None if the zygote died, or has to die because it does not answer.
+
+        Args:
+            source: of the candidate.
+            seconds: to wait for its end.
+            stages: after how many instances it sends ahead what it has.
+            look: is given that, as lines, and returns True where the candidate shall be stopped.
+        """
+        replies: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
         with self._writing:
             if self._dead:
                 return None
             number = next(self._numbers)
-            self._waiting[number] = future
+            self._waiting[number] = replies
             try:
-                wire.send(self._channel, {"id": number}, source)
+                wire.send(self._channel, {"id": number, "stages": list(stages)} if stages else {"id": number}, source)
             except OSError:
                 return None
-        try:
-            return future.result(seconds)
-        except FutureTimeoutError:
-            self.kill()
-            return None
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                reply = replies.get(timeout=max(0.0, end - time.monotonic()))
+            except queue.Empty:
+                self.kill()
+                return None
+            if reply is None or "stage" not in reply[0]:
+                return reply
+            if look is not None and look(reply[1]):
+                # It may have ended by itself: then nobody is meant any more.
+                with self._writing, contextlib.suppress(OSError):
+                    wire.send(self._channel, {"id": number, "stop": True})
 
     def kill(self) -> None:
         """End it as it is; the guardian's process group holds both."""

@@ -18,6 +18,9 @@ class Problem(Protocol):
 
     `solve` runs where the candidate runs. It need not refuse a bad answer: it may return it, and `objective`
     refuses it. It raises `FloatingPointError` for a number that is not finite.
+
+    Optional, for races (`coevo.sandbox.racing`): `bound(instance) -> float`, which no solution of the instance
+    can beat, in the objective's own direction.
     """
 
     def instances(self, split: str, **options: object) -> list[object]:

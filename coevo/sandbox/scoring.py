@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -11,8 +11,7 @@ from typing import cast
 from coevo.sandbox.client import Sandbox
 from coevo.sandbox.limits import Limits
 from coevo.sandbox.problem import load_instances, load_problem
-
-_DECIMALS = 5
+from coevo.sandbox.racing import Bar, Race, Track, mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +22,8 @@ class Evaluation:
         status: as in `coevo.sandbox.Outcome`.
         objective: mean over the instances, rounded to 5 decimals; None unless `ok`.
         per_instance: the objective of each instance in order, not rounded; empty unless `ok`.
+        raced: whether it was evaluated against a bar.
+        seen: of a raced one that is not `ok`, the objectives of the first instances, as far as they were seen.
         message: one line for a failure, else empty.
         stdout: the last 4 KB that the candidate printed.
         cpu_seconds: processor time of the candidate.
@@ -36,6 +37,8 @@ class Evaluation:
     stdout: str
     cpu_seconds: float
     seconds: float
+    raced: bool = False
+    seen: tuple[float, ...] = ()
 
 
 class Evaluator:
@@ -66,6 +69,7 @@ class Evaluator:
         try:
             self._problem = load_problem(file)
             self._instances = load_instances(self._problem, file, split, options or {})
+            self.track = Track(self._problem, self._instances)
         except BaseException:
             self.sandbox.close()
             raise
@@ -85,44 +89,56 @@ class Evaluator:
         """End the sandbox."""
         self.sandbox.close()
 
-    def evaluate(self, source: str) -> Evaluation:
+    def evaluate(self, source: str, bar: Bar | None = None) -> Evaluation:
         """Run `source` on every instance and value the solutions.
 
+        With a bar it is `outraced`, and stopped, as soon as it is certain that its objective would be worse. That needs
+        a function `bound` in the problem; without one every candidate is evaluated to its end.
+
         Raises:
+            UserError: the problem's `bound` is wrong.
             RunError: the sandbox itself failed.
             RuntimeError: it is closed.
         """
-        outcome = self.sandbox.run(source)
+        race = Race(self.track, bar, self._value_of) if bar is not None and self.track.stages else None
+        outcome = self.sandbox.run(source, race)
         status, values, message = outcome.status, list[float](), outcome.message
         if status == "ok":
-            status, values, message = self._value(outcome.value)
+            status, values, message = self._value(outcome.value, race.values if race else ())
         return Evaluation(
             status,
-            round(math.fsum(values) / len(values), _DECIMALS) if status == "ok" else None,
+            mean(values) if status == "ok" else None,
             tuple(values),
             message,
             outcome.stdout,
             outcome.cpu_seconds,
             outcome.wall_seconds,
+            race is not None,
+            tuple(race.values) if race and status != "ok" else (),
         )
 
-    def _value(self, claim: object) -> tuple[str, list[float], str]:
+    def _value_of(self, index: int, solution: object) -> float:
+        value = float(self._problem.objective(solution, self._instances[index]))
+        if not math.isfinite(value):
+            raise FloatingPointError(f"the objective is {value}")
+        return value
+
+    def _value(self, claim: object, known: Sequence[float]) -> tuple[str, list[float], str]:
+        """Check a claim and value it; `known` are the values of its first solutions."""
         if not isinstance(claim, list):
             return "invalid_solution", [], "the answer holds no list of solutions"
         solutions = cast("list[object]", claim)
         if len(solutions) != len(self._instances):
             return "invalid_solution", [], f"{len(solutions)} solutions for {len(self._instances)} instances"
-        values: list[float] = []
-        for index, (solution, instance) in enumerate(zip(solutions, self._instances, strict=True)):
+        values = list(known)
+        for index, solution in enumerate(solutions[len(known) :], len(known)):
             try:
-                value = float(self._problem.objective(solution, instance))
+                value = self._value_of(index, solution)
             except FloatingPointError as error:
                 return "non_finite", [], f"instance {index}: {error}"
             except ValueError as error:
                 return "invalid_solution", [], f"instance {index}: {error}"
             except Exception as error:  # noqa: BLE001 - a solution of any shape may come
                 return "invalid_solution", [], f"instance {index}: {type(error).__name__}: {error}"
-            if not math.isfinite(value):
-                return "non_finite", [], f"instance {index}: the objective is {value}"
             values.append(value)
         return "ok", values, ""

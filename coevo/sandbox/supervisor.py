@@ -15,6 +15,7 @@ import signal
 import socket
 import time
 from collections.abc import Sequence
+from typing import cast
 
 from coevo.sandbox import processes, wire, worker
 from coevo.sandbox.candidate import READY, Candidate, Launcher, Surroundings
@@ -85,17 +86,24 @@ class Supervisor:
             return False
         header, source = message
         number = int(str(header["id"]))
+        if "stop" in header:
+            for candidate in self._running.values():
+                if candidate.number == number:
+                    self._kill(candidate, "stopped")
+            return True
+        stages = cast("list[int]", header.get("stages", []))
         used = {candidate.slot for candidate in self._running.values()}
         slot = next(slot for slot in range(len(used) + 1) if slot not in used)
 
         def work(result: int) -> None:
-            worker.run(source, self._entry, self._problem, self._instances, result)
+            worker.run(source, self._entry, self._problem, self._instances, result, stages)
 
         try:
             candidate = self._launcher.launch(number, slot, work)
         except OSError as error:
             self._reply({"id": number, "broken": f"no process for a candidate: {error}"})
             return True
+        candidate.stages = len(stages)
         self._running[candidate.pid] = candidate
         for pipe in (candidate.result_pipe, candidate.output_pipe):
             self._pipes[pipe] = candidate
@@ -115,7 +123,9 @@ class Supervisor:
         bound = self._limits.output_kb * 1024
         if pipe == candidate.result_pipe:
             candidate.result += data
-            if len(candidate.result) > bound:
+            self._pass_on(candidate, data)
+            # Cutting an answer into lines makes it longer by a byte each.
+            if len(candidate.result) > bound + candidate.lines:
                 self._kill(candidate, "result")
                 return False
         else:
@@ -125,6 +135,16 @@ class Supervisor:
                 self._kill(candidate, "output")
                 return False
         return True
+
+    def _pass_on(self, candidate: Candidate, data: bytes) -> None:
+        """Pass on the stages that are whole now. More lines than stages are forged: they go with the answer."""
+        lines = min(data.count(b"\n"), candidate.stages - candidate.lines)
+        if lines:
+            candidate.lines += lines
+            end = candidate.result.rindex(b"\n") + 1
+            stage = bytes(candidate.result[candidate.passed : end])
+            candidate.passed = end
+            self._reply({"id": candidate.number, "stage": True}, stage)
 
     def _measure(self) -> None:
         """Kill what has used more than it may."""

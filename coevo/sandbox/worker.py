@@ -23,16 +23,30 @@ FILE = "<candidate>"
 _MESSAGE_CHARACTERS = 400
 
 
-def run(source: bytes, entry: str, problem: Problem, instances: Sequence[object], result: int) -> None:
-    """Judge `source` and write one JSON object to the descriptor `result`. Never returns."""
+def run(
+    source: bytes,
+    entry: str,
+    problem: Problem,
+    instances: Sequence[object],
+    result: int,
+    stages: Sequence[int] = (),
+) -> None:
+    """Judge `source` and write one JSON object to the descriptor `result`. Never returns.
+
+    After as many instances as `stages` says, a line with the solutions since the last one goes ahead of it. Nobody
+    answers: who has seen enough ends the process.
+    """
     first = os.getpid()
-    answer = _answer(source, entry, problem, instances)
-    if os.getpid() != first:
-        # A child that the candidate forked came back here: there is one answer.
-        os._exit(1)
-    data = memoryview(_encode(answer))
-    while data:
-        data = data[os.write(result, data) :]
+
+    def write(text: str) -> None:
+        if os.getpid() != first:
+            # A child that the candidate forked came back here: there is one answer.
+            os._exit(1)
+        data = memoryview(text.encode())
+        while data:
+            data = data[os.write(result, data) :]
+
+    write(_answer(source, entry, problem, instances, write, frozenset(stages)))
     for stream in (sys.stdout, sys.stderr):
         # The candidate may have put anything in their place.
         with contextlib.suppress(BaseException):
@@ -40,21 +54,36 @@ def run(source: bytes, entry: str, problem: Problem, instances: Sequence[object]
     os._exit(0)
 
 
-def _answer(source: bytes, entry: str, problem: Problem, instances: Sequence[object]) -> dict[str, object]:
+def _answer(
+    source: bytes,
+    entry: str,
+    problem: Problem,
+    instances: Sequence[object],
+    write: Callable[[str], None],
+    stages: frozenset[int],
+) -> str:
     try:
         text = source.decode()
         code = compile(text, FILE, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
-        return {"status": "syntax", "message": _message(error)}
+        return _failure("syntax", _message(error))
     linecache.cache[FILE] = (len(text), None, text.splitlines(keepends=True), FILE)
     try:
         function = _load(code, entry)
         if function is None:
-            return {"status": "no_entry", "message": f"the module defines no function {entry!r}"}
-        solutions = [problem.solve(function, instance) for instance in instances]
-        return {"status": "ok", "value": solutions}
+            return _failure("no_entry", f"the module defines no function {entry!r}")
+        solutions: list[str] = []
+        for done, instance in enumerate(instances, 1):
+            text, fault = _encode(problem.solve(function, instance))
+            if fault:
+                return fault
+            solutions.append(text)
+            if done in stages:
+                write(f"[{', '.join(solutions)}]\n")
+                solutions.clear()
+        return f'{{"status": "ok", "value": [{", ".join(solutions)}]}}'
     except BaseException as error:  # noqa: BLE001 - a candidate may raise SystemExit and worse
-        return {"status": _status(error), "message": _message(error)}
+        return _failure(_status(error), _message(error))
 
 
 def _load(code: types.CodeType, entry: str) -> Callable[..., object] | None:
@@ -69,16 +98,20 @@ def _load(code: types.CodeType, entry: str) -> Callable[..., object] | None:
     return function if callable(function) else None
 
 
-def _encode(answer: dict[str, object]) -> bytes:
+def _failure(status: str, message: str) -> str:
+    return json.dumps({"status": status, "message": message})
+
+
+def _encode(solution: object) -> tuple[str, str]:
+    """A solution as JSON, as it is now: a candidate may change it later. Or, second, the claim that says why not."""
     try:
-        return json.dumps(answer, allow_nan=False, default=_plain).encode()
+        return json.dumps(solution, allow_nan=False, default=_plain), ""
     except ValueError as error:
-        claim = {"status": "non_finite", "message": f"the solution holds no finite number: {error}"}
+        return "", _failure("non_finite", f"the solution holds no finite number: {error}")
     except (TypeError, RecursionError) as error:
-        claim = {"status": "invalid_solution", "message": f"the solution does not fit in JSON: {error}"}
+        return "", _failure("invalid_solution", f"the solution does not fit in JSON: {error}")
     except BaseException as error:  # noqa: BLE001 - `tolist` may be the candidate's
-        claim = {"status": _status(error), "message": _message(error)}
-    return json.dumps(claim).encode()
+        return "", _failure(_status(error), _message(error))
 
 
 def _plain(value: object) -> object:

@@ -17,7 +17,8 @@ from coevo.errors import CoevoError, RunInterrupted, UserError
 from coevo.folder import RunFolder
 from coevo.records import Json
 from coevo.services import RunServices
-from coevo.study.output import publish
+from coevo.study.layers import who
+from coevo.study.output import Place, publish
 from coevo.study.plan import PlannedRun, Study, read_study
 from coevo.study.progress import Progress
 from coevo.study.results import FAILED, Reading
@@ -45,20 +46,20 @@ def run_study(
     if (study.folder / "config.toml").exists():
         raise UserError(f"{str(study.folder)!r} is a run; give the study another name")
     registries = plugins.registries()
-    damaged = [(run, reason) for run in study.runs if is_there(run) and (reason := check_same(run, registries))]
+    damaged = [(run, reason) for run in study.runs if is_there(run.subject) and (reason := check_same(run, registries))]
     progress = Progress(study, quiet)
     for run, reason in damaged:
-        progress.readings[run.path] = Reading(run, FAILED, reason)
+        progress.readings[run.subject.path] = Reading(run.subject, FAILED, reason)
     if missing := progress.missing():
         try:
-            for run in {run.arm: run for run in missing}.values():
+            for run in {(run.subject.cell, run.subject.arm): run for run in missing}.values():
                 check_parts(run, registries)
             with _claimed(study):
                 _run_all(missing, progress, plugins, show=live and not quiet)
         except (KeyboardInterrupt, RunInterrupted):
             raise RunInterrupted(f"interrupted; go on with: {_command(study, runs)}") from None
     result = progress.result()
-    publish(study, result, list(progress.readings.values()), figures=True)
+    publish(Place(study.folder), study.frame, result, list(progress.readings.values()))
     return result
 
 
@@ -76,12 +77,12 @@ def check_parts(run: PlannedRun, registries: Registries) -> None:
     try:
         task = registries.tasks.create(config.task, config.options.get(config.task, {}))
         try:
-            make_updaters(config, registries, task.brief(), RunServices(config.seed, run.path))
+            make_updaters(config, registries, task.brief(), RunServices(config.seed, run.subject.path))
             check_model(config, registries)
         finally:
             getattr(task, "close", lambda: None)()
     except UserError as error:
-        raise UserError(f"arm {run.arm!r}: {error}") from None
+        raise UserError(f"{who(run.subject.arm, run.subject.cell)}: {error}") from None
 
 
 @contextmanager
@@ -103,7 +104,7 @@ def _claimed(study: Study) -> Generator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
-            raise UserError(f"study {study.name!r} is going in process {file.read().strip()}") from None
+            raise UserError(f"study {study.frame.name!r} is going in process {file.read().strip()}") from None
         with suppress(OSError):  # on a full disk the number is missing, and the lock holds all the same
             file.truncate(0)
             file.write(str(os.getpid()))
@@ -113,9 +114,9 @@ def _claimed(study: Study) -> Generator[None]:
 
 def _run_all(missing: Sequence[PlannedRun], progress: Progress, plugins: Plugins, *, show: bool) -> None:
     for run in missing:
-        if is_there(run):
+        if is_there(run.subject):
             # Somebody may be at it with `coevo resume`: the run itself says so, before another is started.
-            with RunFolder(run.path).lock():
+            with RunFolder(run.subject.path).lock():
                 pass
     for run in missing:
         progress.starts(run)
@@ -130,8 +131,8 @@ def _run_one(run: PlannedRun, plugins: Plugins, *, show: bool) -> str:
     from coevo.app import run as start
 
     try:
-        if is_there(run):
-            resume(str(run.path), run.config.runs, plugins, quiet=not show)
+        if is_there(run.subject):
+            resume(str(run.subject.path), run.config.runs, plugins, quiet=not show)
         else:
             start(run.config if show else run.config.model_copy(update={"loggers": ()}), plugins)
     except RunInterrupted:

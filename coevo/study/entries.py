@@ -15,21 +15,39 @@ SET_BY_STUDY = {
     "runs": "coevo study --runs DIR",
 }
 """Keys of a run that a study sets itself, and where to say them instead."""
+FILES = ("config.toml", "curves.png", "curves.svg", "lock", "study.html", "study.json", "table.md")
+"""Of a study's folder, in which problems and budgets have theirs."""
+_EXAMPLES = {"problems": "tsp_construct", "budgets": "512"}
 MOST_SEEDS = 1000
 MOST_BYTES = 200
 """Of a name: that of a run, which has the seed in it, still fits into a folder's."""
 
 
-def arms_of(data: Mapping[str, Json]) -> Mapping[str, Json]:
-    """The tables of the arms, by name.
+AXES = {"arms": "arm", "problems": "problem", "budgets": "budget"}
+"""Tables of tables of a study, and what one of their entries is called."""
+
+
+def axis_of(data: Mapping[str, Json], key: str) -> dict[str, Mapping[str, Json]]:
+    """The tables of the arms, problems or budgets, by name; none where the file has none.
 
     Raises:
-        UserError: there are none.
+        UserError: what is there is no table of tables, a name cannot be a folder's, or there are no arms.
     """
-    arms: Json = data.get("arms", {})
-    if not isinstance(arms, dict) or not arms:
+    entries: Json = data.get(key, {})
+    if key == "arms" and (not isinstance(entries, dict) or not entries):
         raise UserError('a study needs arms, each a table of what differs from [base]; write [arms."es+sample"]')
-    return cast(Mapping[str, Json], arms)
+    if not isinstance(entries, dict) or (key in data and not entries):
+        raise UserError(f'{key} got {entries!r}: expected tables such as [{key}."{_EXAMPLES.get(key)}"]')
+    tables = cast(Mapping[str, Json], entries)
+    word = AXES[key]
+    article = "an" if word == "arm" else "a"
+    for name in tables:
+        if key != "arms" and name in FILES:
+            raise UserError(f"the name of a {word} got {name!r}, which is a file of the study; give it another")
+    return {
+        folder_name(f"the name of {article} {word}", name): table_of(f"{key}.{name}", own)
+        for name, own in tables.items()
+    }
 
 
 def table_of(where: str, value: Json) -> Mapping[str, Json]:

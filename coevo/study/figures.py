@@ -1,8 +1,9 @@
-"""Curves and page of a study: one colour an arm, a thin line a seed, the mean thick. Imports matplotlib."""
+"""Curves and page of a comparison: one colour an arm, a thin line a seed, the mean thick. Imports matplotlib."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from coevo.learning import Point
 from coevo.records import Json
@@ -10,7 +11,7 @@ from coevo.report import html
 from coevo.report.canvas import Figure
 from coevo.report.plots import Curve, Panel, comparison, save, svg_text
 from coevo.study import tables
-from coevo.study.plan import Study
+from coevo.study.frame import Cell, Frame
 from coevo.study.results import Reading
 
 __all__ = ["draw", "page", "save"]
@@ -20,49 +21,81 @@ SPAN = 0.1
 """Shares and scores that differ by less than this are drawn flat."""
 
 
-def draw(study: Study, readings: Sequence[Reading]) -> Figure:
-    """The figure."""
-
-    def curves(kind: str, value: Callable[[Point], float | None]) -> dict[str, list[Curve]]:
-        # An arm that has no points keeps its place, and with it its colour.
-        found: dict[str, list[Curve]] = {arm: [] for arm in study.arms}
-        for reading in readings:
-            points: Sequence[Point] = getattr(reading, kind)
-            found[reading.run.arm].append([(p.calls, y) for p in points if (y := value(p)) is not None])
-        return found
-
-    baselines = {r.judge.baseline for r in readings if r.judge.baseline is not None}
-    lines = {"baseline": next(iter(baselines))} if len(baselines) == 1 else {}
-    panels = [
-        Panel("Valid answers of the probe", CALLS, "share", curves("probes", _valid), percent=True, span=SPAN),
-        Panel("Score of the probe", CALLS, "score", curves("probes", _score), span=SPAN),
-        Panel("Answers better than the baseline", CALLS, "share", curves("probes", _better), percent=True, span=SPAN),
-        Panel("Best so far", CALLS, "objective", curves("batches", _best), lines=lines, steps=True, wide=True),
-    ]
-    return comparison(panels, study.name)
+def draw(frame: Frame, readings: Sequence[Reading]) -> Figure:
+    """The figure: for each cell the best so far, beside it the valid answers; where there are probes, theirs too."""
+    panels: list[Panel] = []
+    for cell in frame.cells:
+        panels += _Draft(frame.arms, cell, [r for r in readings if r.run.cell == cell]).panels()
+    return comparison(panels, frame.name)
 
 
-def page(study: Study, result: Mapping[str, Json], figure: Figure) -> str:
-    """The study as one HTML file."""
+def page(frame: Frame, result: Mapping[str, Json], figure: Figure) -> str:
+    """The comparison as one HTML file."""
     notes = [html.Note(line, "bad") for line in tables.failures(result)]
     curves = html.Picture(
         svg_text(figure),
         "Thin: a seed. Thick: the mean over seeds. A probe asks the weights as they are then the same each time; "
         "its calls count as well.",
     )
+    drawn = [_drawn(grid) for grid in tables.grids(result)]
+    measures = [html.Note(line, "quiet") for line in tables.measures(result)]
+    source = Path(frame.source)
     sections = [
-        html.Section("Result", [*notes, *(_drawn(grid) for grid in tables.grids(result))]),
+        html.Section("Result", [*notes, *drawn, *measures]),
         html.Section("Curves", [curves]),
         html.Section("Runs", [_drawn(tables.every_run(result))]),
-        html.Section("Study", [html.Code(study.file.name, study.file.read_text(encoding="utf-8-sig"))]),
     ]
-    seeds = ", ".join(str(seed) for seed in study.seeds)
-    subtitle = f"{len(study.arms)} arms, seeds {seeds}; differences are to {study.arms[0]} with the same seed"
-    return html.page(f"Study {study.name}", sections, subtitle=subtitle, badge=tables.finished(result))
+    if source.is_file():
+        sections.append(html.Section("Study", [html.Code(source.name, source.read_text(encoding="utf-8-sig"))]))
+    seeds = ", ".join(str(seed) for seed in frame.seeds)
+    subtitle = f"{len(frame.arms)} arms, seeds {seeds}; differences are to {frame.arms[0]} with the same seed"
+    title = f"Study {frame.name}" if frame.source else frame.name.capitalize()
+    return html.page(title, sections, subtitle=subtitle, badge=tables.finished(result))
 
 
-def _drawn(grid: tables.Grid) -> html.Table:
-    return html.Table(grid.caption, grid.heads, grid.rows, grid.words)
+class _Draft:
+    """The panels of one cell."""
+
+    def __init__(self, arms: Sequence[str], cell: Cell, readings: Sequence[Reading]) -> None:
+        self._arms, self._readings = arms, readings
+        self._of = f"{cell}: " if cell.parts else ""
+        baselines = {r.judge.baseline for r in readings if r.judge.baseline is not None}
+        self._lines = {"baseline": next(iter(baselines))} if len(baselines) == 1 else {}
+
+    def panels(self) -> list[Panel]:
+        probes = [
+            Panel(
+                self._title("Valid answers of the probe"), CALLS, "share", self._curves("probes", _valid),
+                percent=True, span=SPAN,
+            ),
+            Panel(self._title("Score of the probe"), CALLS, "score", self._curves("probes", _score), span=SPAN),
+            Panel(
+                self._title("Answers better than the baseline"), CALLS, "share", self._curves("probes", _better),
+                percent=True, span=SPAN,
+            ),
+        ]  # fmt: skip
+        best = Panel(
+            self._title("Best so far"), CALLS, "objective", self._curves("batches", _best), lines=self._lines,
+            steps=True, wide=True,
+        )  # fmt: skip
+        if any(reading.probes for reading in self._readings):
+            return [*probes, best]
+        valid = Panel(
+            self._title("Valid answers of a batch"), CALLS, "share", self._curves("batches", _valid), percent=True,
+            span=SPAN,
+        )  # fmt: skip
+        return [best, valid]
+
+    def _title(self, text: str) -> str:
+        return f"{self._of}{text.lower()}" if self._of else text
+
+    def _curves(self, kind: str, value: Callable[[Point], float | None]) -> dict[str, list[Curve]]:
+        # An arm that has no points keeps its place, and with it its colour.
+        found: dict[str, list[Curve]] = {arm: [] for arm in self._arms}
+        for reading in self._readings:
+            points: Sequence[Point] = getattr(reading, kind)
+            found[reading.run.arm].append([(p.calls, y) for p in points if (y := value(p)) is not None])
+        return found
 
 
 def _valid(point: Point) -> float | None:
@@ -79,3 +112,7 @@ def _better(point: Point) -> float | None:
 
 def _best(point: Point) -> float | None:
     return point.best_so_far
+
+
+def _drawn(grid: tables.Grid) -> html.Table:
+    return html.Table(grid.caption, grid.heads, grid.rows, grid.words)

@@ -7,6 +7,12 @@ A study file::
     [base]                  # a run's configuration
     task = "tsp_construct"
 
+    [problems.tsp_construct]  # optional: every arm on every problem; `task` is the name unless it says otherwise
+    [problems.kp_construct]
+
+    [budgets.512]           # optional: and with every budget
+    calls = 512
+
     [arms."es+sample"]      # what differs from base
     param = "es"
     context = "sample"
@@ -14,36 +20,29 @@ A study file::
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 from coevo import discovery
-from coevo.assembly import table_names, validate
-from coevo.config import RunConfig, build, plugin_files, read_file
-from coevo.discovery import Plugins, Registries
+from coevo.config import RunConfig, plugin_files, read_file
+from coevo.discovery import Plugins
 from coevo.errors import UserError
 from coevo.records import Json
 from coevo.registry import did_you_mean
-from coevo.study.entries import arms_of, folder_name, seeds_of, table_of
+from coevo.study.entries import axis_of, folder_name, seeds_of, table_of
+from coevo.study.frame import Cell, Frame, Subject
+from coevo.study.layers import Layers, configurations
 
-KEYS = ("name", "seeds", "base", "arms")
+KEYS = ("name", "seeds", "base", "problems", "budgets", "arms")
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedRun:
-    """One arm with one seed."""
+    """A run of a study and its configuration."""
 
-    arm: str
-    seed: int
+    subject: Subject
     config: RunConfig
-
-    @property
-    def path(self) -> Path:
-        """Its folder."""
-        return Path(self.config.runs) / str(self.config.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +52,11 @@ class Study:
     Attributes:
         file: as the user gave it.
         folder: where its runs and tables are.
-        arms: names in the order of the file; the others are compared with the first.
     """
 
-    name: str
+    frame: Frame
     file: Path
     folder: Path
-    arms: tuple[str, ...]
-    seeds: tuple[int, ...]
     runs: tuple[PlannedRun, ...]
 
 
@@ -83,19 +79,28 @@ def read_study(file: Path, runs: str = "runs", plugins: Plugins | None = None) -
     name = folder_name("name", data.get("name", file.stem))
     seeds = seeds_of(data.get("seeds"))
     base = table_of("base", data.get("base", {}))
-    arms = {folder_name("the name of an arm", arm): table_of(f"arms.{arm}", own) for arm, own in arms_of(data).items()}
+    arms, problems, budgets = (axis_of(data, key) for key in ("arms", "problems", "budgets"))
     plugins, base = _with_files(base, plugins)
     registries = plugins.registries()
-    configs = _configs(base, arms, registries)
+    layers: Layers = {
+        Cell(problem, budget): (({"task": problem} if problem else {}) | dict(of_problem), of_budget)
+        for problem, of_problem in (problems or {"": {}}).items()
+        for budget, of_budget in (budgets or {"": {}}).items()
+    }
+    configs = configurations(base, layers, arms, registries)
     folder = Path(runs) / name
     planned = tuple(
-        PlannedRun(arm, seed, _placed(config, folder, arm, seed)) for seed in seeds for arm, config in configs.items()
+        _placed(config, Subject(arm, seed, f"{arm}-s{seed}", folder.joinpath(*cell.parts, f"{arm}-s{seed}"), cell))
+        for seed in seeds
+        for (cell, arm), config in configs.items()
     )
-    return Study(name, file, folder, tuple(arms), seeds, planned), plugins
+    frame = Frame(name, tuple(arms), seeds, tuple(layers), str(file))
+    return Study(frame, file, folder, planned), plugins
 
 
-def _placed(config: RunConfig, folder: Path, arm: str, seed: int) -> RunConfig:
-    return config.model_copy(update={"seed": seed, "name": f"{arm}-s{seed}", "runs": str(folder)})
+def _placed(config: RunConfig, run: Subject) -> PlannedRun:
+    update = {"seed": run.seed, "name": run.name, "runs": str(run.path.parent)}
+    return PlannedRun(run, config.model_copy(update=update))
 
 
 def _with_files(base: Mapping[str, Json], plugins: Plugins | None) -> tuple[Plugins, Mapping[str, Json]]:
@@ -105,47 +110,3 @@ def _with_files(base: Mapping[str, Json], plugins: Plugins | None) -> tuple[Plug
     # The study may be gone on with from another folder.
     absolute = [str(Path(file).absolute()) for file in files]
     return discovery.load(absolute), {**base, "plugins": absolute}
-
-
-def merged(base: Mapping[str, Json], own: Mapping[str, Json]) -> dict[str, Json]:
-    """`own` over `base`, tables merged key by key; both stay as they are."""
-    out = dict(base)
-    for key, value in own.items():
-        below = out.get(key)
-        if isinstance(value, dict) and isinstance(below, dict):
-            out[key] = merged(cast(Mapping[str, Json], below), cast(Mapping[str, Json], value))
-        else:
-            out[key] = value
-    return out
-
-
-def _configs(
-    base: Mapping[str, Json], arms: Mapping[str, Mapping[str, Json]], registries: Registries
-) -> dict[str, RunConfig]:
-    tables = table_names(registries)
-    configs: dict[str, RunConfig] = {}
-    used: set[str] = set()
-    for arm, own in arms.items():
-        if "plugins" in own:
-            raise UserError(f"arms.{arm}.plugins: plugin files are loaded once for all arms; name them below [base]")
-        with _said_of(arm):
-            config = build(merged(base, own), tables)
-            chosen = {config.task, config.engine, config.context, config.param, *config.loggers}
-            # What an arm says itself it has to use; what base says is for the arms that do.
-            kept = {k: v for k, v in config.options.items() if k in chosen or k in own}
-            configs[arm] = config.model_copy(update={"options": kept})
-            validate(configs[arm], registries)
-        used |= chosen
-    for table in base:
-        if table in tables and table not in used and table not in registries.loggers:
-            raise UserError(f"base.{table}: no arm uses {table!r}{did_you_mean(table, sorted(used))}")
-    return configs
-
-
-@contextmanager
-def _said_of(arm: str) -> Generator[None]:
-    """Name the arm in what is refused of its configuration."""
-    try:
-        yield
-    except UserError as error:
-        raise UserError(f"arm {arm!r}: {error}") from None

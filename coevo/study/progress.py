@@ -10,9 +10,11 @@ from pathlib import Path
 
 from coevo.records import Json
 from coevo.report.numbers import duration
-from coevo.study.output import publish
+from coevo.study.comparison import comparison
+from coevo.study.frame import Cell
+from coevo.study.output import Place, publish
 from coevo.study.plan import PlannedRun, Study
-from coevo.study.results import Reading, comparison, read
+from coevo.study.results import Reading, read
 from coevo.study.standing import is_there
 from coevo.study.tables import ending
 
@@ -32,37 +34,37 @@ class Progress:
 
     def __post_init__(self) -> None:
         self._began = self.clock()
-        self.readings = {run.path: read(run) for run in self.study.runs}
+        self.readings = {run.subject.path: read(run.subject) for run in self.study.runs}
 
     def missing(self) -> list[PlannedRun]:
         """Runs that are not finished, in the study's order."""
-        return [run for run in self.study.runs if not self.readings[run.path].finished]
+        return [run for run in self.study.runs if not self.readings[run.subject.path].finished]
 
     def result(self) -> dict[str, Json]:
         """The table so far."""
-        return comparison(self.study, list(self.readings.values()))
+        return comparison(self.study.frame, list(self.readings.values()))
 
     def starts(self, run: PlannedRun) -> None:
         """Say which run of how many, and how long it will take."""
         number = self.study.runs.index(run) + 1
-        verb = "goes on" if is_there(run) else "starts"
+        verb = "goes on" if is_there(run.subject) else "starts"
         left = remaining(self.missing(), self.readings)
         about = "" if left is None else f", about {duration(left)} left"
         elapsed = duration(self.clock() - self._began)
-        self._say(f"run {number} of {len(self.study.runs)}, {run.config.name}, {verb}; {elapsed} elapsed{about}")
+        self._say(f"run {number} of {len(self.study.runs)}, {run.subject.label}, {verb}; {elapsed} elapsed{about}")
 
     def ended(self, run: PlannedRun, failure: str) -> None:
         """Read what the run has come to, and keep the table on disk up to date."""
-        self.readings[run.path] = reading = read(run, failure)
-        publish(self.study, self.result(), list(self.readings.values()), figures=False)
+        self.readings[run.subject.path] = reading = read(run.subject, failure)
+        publish(Place(self.study.folder), self.study.frame, self.result(), list(self.readings.values()), figures=False)
         if failure:
-            print(f"coevo: run {run.config.name!r} failed: {' '.join(failure.split())}", file=sys.stderr, flush=True)
+            print(f"coevo: run {run.subject.label!r} failed: {' '.join(failure.split())}", file=sys.stderr, flush=True)
         else:
-            self._say(f"{run.config.name} is {ending(reading)}")
+            self._say(f"{run.subject.label} is {ending(reading)}")
 
     def _say(self, text: str) -> None:
         if not self.quiet:
-            print(f"coevo: study {self.study.name}: {text}", file=sys.stderr, flush=True)
+            print(f"coevo: study {self.study.frame.name}: {text}", file=sys.stderr, flush=True)
 
 
 def remaining(missing: Sequence[PlannedRun], readings: Mapping[Path, Reading]) -> float | None:
@@ -70,16 +72,16 @@ def remaining(missing: Sequence[PlannedRun], readings: Mapping[Path, Reading]) -
 
     None where no run has finished.
     """
-    known: dict[str, list[float]] = {}
+    known: dict[tuple[Cell, str], list[float]] = {}
     for reading in readings.values():
         if reading.finished:
-            known.setdefault(reading.run.arm, []).append(reading.numbers["seconds"] or 0.0)
+            known.setdefault((reading.run.cell, reading.run.arm), []).append(reading.numbers["seconds"] or 0.0)
     every = [seconds for of_arm in known.values() for seconds in of_arm]
     if not every:
         return None
     left = 0.0
     for run in missing:
-        of_arm = known.get(run.arm, every)
-        done = readings[run.path].numbers["seconds"] or 0.0
+        of_arm = known.get((run.subject.cell, run.subject.arm), every)
+        done = readings[run.subject.path].numbers["seconds"] or 0.0
         left += max(0.0, sum(of_arm) / len(of_arm) - done)
     return left

@@ -1,25 +1,32 @@
-"""The numbers of a study, derived from the folders of its runs alone."""
+"""The numbers of a run, derived from its folder alone."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean
+from typing import TypeAlias
 
+from coevo import holdout
 from coevo.errors import CoevoError
 from coevo.folder import RunFolder
 from coevo.learning import Judge, Point, points
 from coevo.records import Json
-from coevo.study.plan import PlannedRun, Study
-from coevo.study.standing import is_there
-from coevo.summary import summarize
+from coevo.study.frame import Subject
+from coevo.summary import gap_to, summarize
 
 AT_END = ("valid_rate", "better_rate", "score")
 """Of the last probe: what the centre answers when the run is over."""
 OF_WEIGHTS = ("variance_ratio", "moved", "cosine", "cosine_run", "drift", "drifted")
 """What the run says of its updates; see `coevo.verdict.learning`."""
-NUMBERS = (*AT_END, "best", "search_valid_rate", "calls", "tokens", "seconds", "updates", "zero_updates", *OF_WEIGHTS)
+HELD_OUT = tuple(name for split in holdout.SPLITS for name in (split, f"{split}_gap"))
+"""Of the best program, on splits that the search did not see."""
+NUMBERS = (
+    *AT_END, "best", "gap", *HELD_OUT, "run_valid_rate", "search_valid_rate", "calls", "tokens", "seconds", "updates",
+    "zero_updates", *OF_WEIGHTS,
+)  # fmt: skip
 FINISHED, FAILED, WAITING = "finished", "failed", "waiting"
+
+References: TypeAlias = Mapping[str, tuple[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +36,18 @@ class Reading:
     Attributes:
         status: `finished`, `failed`, `interrupted`, `running`, or `waiting` before it began.
         message: why it failed, else empty.
-        numbers: those of NUMBERS; None is what cannot be told.
+        numbers: those of NUMBERS; None is what cannot be told. Gaps and rates are shares.
+        references: split → name and value of what its gap is measured to.
     """
 
-    run: PlannedRun
+    run: Subject
     status: str
     message: str = ""
     numbers: Mapping[str, float | None] = field(default_factory=lambda: dict.fromkeys(NUMBERS))
     batches: Sequence[Point] = ()
     probes: Sequence[Point] = ()
     judge: Judge = field(default_factory=Judge)
+    references: References = field(default_factory=dict[str, tuple[str, float]])
 
     @property
     def finished(self) -> bool:
@@ -46,7 +55,7 @@ class Reading:
         return self.status == FINISHED
 
 
-def read(run: PlannedRun, failure: str = "") -> Reading:
+def read(run: Subject, failure: str = "") -> Reading:
     """Read a run's folder.
 
     Args:
@@ -55,7 +64,7 @@ def read(run: PlannedRun, failure: str = "") -> Reading:
 
     A run that is damaged has failed, and says of what.
     """
-    if not is_there(run):
+    if not (run.path / "config.toml").is_file():
         return Reading(run, FAILED if failure else WAITING, failure)
     try:
         return _read(run, RunFolder(run.path), failure)
@@ -63,17 +72,21 @@ def read(run: PlannedRun, failure: str = "") -> Reading:
         return Reading(run, FAILED, failure or " ".join(str(error).split()))
 
 
-def _read(run: PlannedRun, folder: RunFolder, failure: str) -> Reading:
+def _read(run: Subject, folder: RunFolder, failure: str) -> Reading:
     summary = summarize(folder)
     status = summary["status"]
     if failure:
         status = FAILED
-    judge = Judge.of(folder.info())
+    info = folder.info()
+    judge, references = Judge.of(info), _references(info)
     batches, probes = points(folder.journal.history().told, judge)
     best = summary["best"]
     numbers: dict[str, float | None] = {
         "valid_rate": None, "better_rate": None, "score": None,
         "best": None if best is None else best["objective"],
+        "gap": None if best is None else best["gap"],
+        **dict.fromkeys(HELD_OUT), **_held_out({} if best is None else best["splits"], references, judge),
+        "run_valid_rate": summary["valid_rate"],
         "search_valid_rate": _last_rate(batches),
         "calls": summary["calls"], "tokens": summary["tokens"], "seconds": summary["seconds"],
         "updates": summary["updates"], "zero_updates": len(summary["zero_updates"]),
@@ -84,7 +97,7 @@ def _read(run: PlannedRun, folder: RunFolder, failure: str) -> Reading:
         last = probes[-1]
         numbers |= {"valid_rate": last.valid, "better_rate": last.better, "score": last.score}
     message = (failure or summary["message"]) if status == FAILED else ""
-    return Reading(run, status, message, numbers, batches, probes, judge)
+    return Reading(run, status, message, numbers, batches, probes, judge, references)
 
 
 def _last_rate(batches: Sequence[Point]) -> float | None:
@@ -94,50 +107,18 @@ def _last_rate(batches: Sequence[Point]) -> float | None:
     return sum(batch.valid * batch.answers for batch in last) / answers if answers else None
 
 
-def comparison(study: Study, readings: Sequence[Reading]) -> dict[str, Json]:
-    """What `coevo study --json` prints. Means are over the finished runs of an arm."""
-    of_baseline = {r.run.seed: r for r in readings if r.run.arm == study.arms[0]}
-    return {
-        "study": study.name,
-        "file": str(study.file),
-        "baseline_arm": study.arms[0],
-        "seeds": list(study.seeds),
-        "arms": {arm: _arm([r for r in readings if r.run.arm == arm], of_baseline) for arm in study.arms},
-        "seconds": round(sum(r.numbers["seconds"] or 0.0 for r in readings), 3),
-    }
+def _references(info: Mapping[str, Json]) -> References:
+    task: Mapping[str, Json] = info.get("task", {})
+    found: dict[str, Json] = {"search": task.get("reference"), **task.get("references", {})}
+    return {split: (str(pair[0]), float(pair[1])) for split, pair in found.items() if pair}
 
 
-def _arm(readings: Sequence[Reading], of_baseline: Mapping[int, Reading]) -> dict[str, Json]:
-    finished = [reading for reading in readings if reading.finished]
-    gains = {r.run.seed: _gain(r, of_baseline[r.run.seed]) for r in readings}
-    bests = [best for r in finished if (best := r.numbers["best"]) is not None]
-    return {
-        **{name: mean([r.numbers[name] for r in finished]) for name in NUMBERS},
-        "best_of_seeds": finished[0].judge.best(bests) if finished else None,
-        "valid_points": mean(list(gains.values())),
-        "finished": len(finished),
-        "runs": [
-            {
-                "seed": r.run.seed,
-                "name": r.run.config.name,
-                "path": str(r.run.path),
-                "status": r.status,
-                "message": r.message,
-                **r.numbers,
-                "valid_points": gains[r.run.seed],
-            }
-            for r in readings
-        ],
-    }
-
-
-def _gain(reading: Reading, baseline: Reading) -> float | None:
-    """Points of `valid_rate` above the first arm's run of the same seed."""
-    ours, theirs = reading.numbers["valid_rate"], baseline.numbers["valid_rate"]
-    return None if ours is None or theirs is None else round(100.0 * (ours - theirs), 6)
-
-
-def mean(values: Sequence[float | None]) -> float | None:
-    """Mean of the numbers among `values`, None of none."""
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None
+def _held_out(splits: Mapping[str, Json], references: References, judge: Judge) -> dict[str, float | None]:
+    found: dict[str, float | None] = {}
+    for split, verdict in splits.items():
+        objective = verdict.get("objective")
+        if split in holdout.SPLITS and objective is not None:
+            found[split] = objective
+            if split in references:
+                found[f"{split}_gap"] = gap_to(objective, references[split][1], judge.direction)
+    return found

@@ -12,13 +12,14 @@ from coevo.discovery import Registries
 from coevo.errors import UserError
 from coevo.folder import RunFolder
 from coevo.records import Json
+from coevo.study.frame import Subject
 from coevo.study.plan import PlannedRun
 
 NO_RESULT = ("loggers", "name", "runs", "anchor_seconds")
 """Keys of a run that change nothing of its results."""
 
 
-def is_there(run: PlannedRun) -> bool:
+def is_there(run: Subject) -> bool:
     """Whether the run was begun."""
     return (run.path / "config.toml").is_file()
 
@@ -32,7 +33,7 @@ def check_same(run: PlannedRun, registries: Registries) -> str:
     Raises:
         UserError: the run, the key and both values.
     """
-    folder = RunFolder(run.path)
+    folder = RunFolder(run.subject.path)
     try:
         before = _flat(build(folder.config(), table_names(registries)), registries)
     except UserError as error:
@@ -41,8 +42,8 @@ def check_same(run: PlannedRun, registries: Registries) -> str:
     for key in sorted({*before, *now}):
         if before.get(key) != now.get(key):
             raise UserError(
-                f"run {run.config.name!r} was made with {_said(key, before)} and the study now asks for "
-                f"{_said(key, now)}; give the study another name, or remove {str(run.path)!r}"
+                f"run {run.subject.label!r} was made with {_said(key, before)} and the study now asks for "
+                f"{_said(key, now)}; give the study another name, or remove {str(run.subject.path)!r}"
             )
     return ""
 

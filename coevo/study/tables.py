@@ -1,21 +1,25 @@
-"""The comparison of a study as rows, as text and as Markdown: one row for each arm."""
+"""The comparison as rows, as text and as Markdown: one row for each arm of each cell."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from coevo.records import Json
 from coevo.report.numbers import ABSENT, duration, number, percent, table
+from coevo.study.comparison import cells_of, runs_of
 from coevo.study.results import FINISHED, Reading
+from coevo.study.statistics import CONFIDENCE
 
 Rows = list[list[str]]
 Result = Mapping[str, Json]
+Column = tuple[str, Callable[[Result], str]]
 
 EACH = "seed by seed"
+INTERVAL = f"{100 * CONFIDENCE:.0f} % interval"
 RUN = (
-    "run", "status", "valid", "better", "score", "best", "valid in search", "updates", "zero", "calls", "tokens",
-    "time",
+    "run", "status", "valid", "better", "score", "best", "gap", "test", "test gap", "valid in all", "updates", "zero",
+    "calls", "tokens", "time",
 )  # fmt: skip
 
 
@@ -26,20 +30,23 @@ class Grid:
     caption: str
     heads: Sequence[str]
     rows: Rows
-    words: Sequence[str] = ("arm", "runs", EACH, "run", "status")
+    words: Sequence[str] = ("problem", "budget", "arm", "runs", EACH, "run", "status", INTERVAL)
 
 
 def grids(result: Result) -> list[Grid]:
     """What the weights answer at the end, what the search has found and spent, what reached the served weights."""
-    trained = [(name, arm) for name, arm in result["arms"].items() if arm["cosine"] is not None]
-    return [_at_end(result), _search(result), *([_weights(trained)] if trained else [])]
+    arms = [arm for cell in cells_of(result) for arm in cell["arms"].values()]
+    found = [_found(result), _spent(result)]
+    if any(run["valid_rate"] is not None for run in runs_of(result)) or not _has_axes(result):
+        found.insert(0, _at_end(result))
+    return [*found, _weights(result)] if any(arm["cosine"] is not None for arm in arms) else found
 
 
 def text(result: Result) -> str:
     """The tables for a terminal, then what failed."""
-    head = f"study {result['study']}: {finished(result)}, {duration(result['seconds'])} in all"
+    head = f"{_titled(result)}: {finished(result)}, {duration(result['seconds'])} in all"
     drawn = (f"{grid.caption}:\n{table(grid.rows, grid.heads)}" for grid in grids(result))
-    return "\n\n".join([head, *drawn, *_lines(failures(result))])
+    return "\n\n".join([head, *drawn, *_lines(measures(result)), *_lines(failures(result))])
 
 
 def markdown(result: Result) -> str:
@@ -48,19 +55,20 @@ def markdown(result: Result) -> str:
     parts = [f"## {_escaped(str(result['study']))}", f"{finished(result)}; seeds {seeds}, in that order below."]
     for grid in grids(result):
         parts += [f"{grid.caption}:", _pipes(grid)]
-    return "\n\n".join([*parts, *_lines([f"- {line}" for line in failures(result)])]) + "\n"
+    lists = (_lines([f"- {line}" for line in lines]) for lines in (measures(result), failures(result)))
+    return "\n\n".join([*parts, *(part for lines in lists for part in lines)]) + "\n"
 
 
 def every_run(result: Result) -> Grid:
     """One row for each run."""
-    runs: list[Mapping[str, Json]] = [run for arm in result["arms"].values() for run in arm["runs"]]
     rows = [
         [
             str(r["name"]), str(r["status"]), percent(r["valid_rate"], 1), percent(r["better_rate"], 1),
-            number(r["score"], 3), number(r["best"]), percent(r["search_valid_rate"]), number(r["updates"]),
-            number(r["zero_updates"]), number(r["calls"]), number(r["tokens"]), _time(r["seconds"]),
+            number(r["score"], 3), number(r["best"]), percent(r["gap"], 2), number(r["test"]),
+            percent(r["test_gap"], 2), percent(r["run_valid_rate"]), number(r["updates"]), number(r["zero_updates"]),
+            number(r["calls"]), number(r["tokens"]), _time(r["seconds"]),
         ]
-        for r in runs
+        for r in runs_of(result)
     ]  # fmt: skip
     return Grid("Every run", RUN, rows)
 
@@ -78,7 +86,7 @@ def ending(reading: Reading) -> str:
 
 def failed(result: Result) -> list[Mapping[str, Json]]:
     """Runs that are not finished."""
-    return [run for arm in result["arms"].values() for run in arm["runs"] if run["status"] != FINISHED]
+    return [run for run in runs_of(result) if run["status"] != FINISHED]
 
 
 def failures(result: Result) -> list[str]:
@@ -91,67 +99,125 @@ def failures(result: Result) -> list[str]:
 
 def finished(result: Result) -> str:
     """`11 of 12 runs finished`."""
-    every = sum(len(arm["runs"]) for arm in result["arms"].values())
+    every = len(runs_of(result))
     return f"{every - len(failed(result))} of {every} runs finished"
+
+
+def measures(result: Result) -> list[str]:
+    """A line for each problem: what its gaps are measured to."""
+    lines: dict[str, None] = {}
+    for cell in cells_of(result):
+        told = [f"{split} to {name} {number(value, 7)}" for split, (name, value) in cell["references"].items() if value]
+        if told:
+            lines[f"gaps{' of ' if cell['problem'] else ''}{cell['problem']}: {', '.join(told)}"] = None
+    return list(lines)
 
 
 def _lines(lines: Sequence[str]) -> list[str]:
     return ["\n".join(lines)] if lines else []
 
 
+def _titled(result: Result) -> str:
+    return f"study {result['study']}" if result["file"] else str(result["study"])
+
+
+def _has_axes(result: Result) -> bool:
+    return "cells" in result
+
+
+def _arms(result: Result) -> Iterator[tuple[list[str], str, Result]]:
+    """(names of its cell, its own, its numbers) of every arm."""
+    for cell in cells_of(result):
+        for name, arm in cell["arms"].items():
+            yield [cell[axis] for axis in _axes(result)], str(name), arm
+
+
+def _axes(result: Result) -> list[str]:
+    return [axis for axis in ("problem", "budget") if cells_of(result)[0][axis]]
+
+
+def _grid(result: Result, caption: str, columns: Sequence[Column], only: str = "") -> Grid:
+    rows = [
+        [*cell, name, *(told(arm) for _, told in columns)]
+        for cell, name, arm in _arms(result)
+        if not only or arm[only] is not None
+    ]
+    return Grid(caption, (*_axes(result), "arm", *(head for head, _ in columns)), rows)
+
+
 def _at_end(result: Result) -> Grid:
-    first = result["baseline_arm"]
-    heads = ("arm", "runs", "valid", EACH, f"points above {first}", "better", EACH, "score", EACH)
-    rows: Rows = []
-    for name, arm in result["arms"].items():
-        runs: Sequence[Mapping[str, Json]] = arm["runs"]
-        rows.append(
-            [
-                name,
-                f"{arm['finished']} of {len(runs)}",
-                percent(arm["valid_rate"], 1),
-                _each([_bare(run["valid_rate"]) for run in runs]),
-                ABSENT if name == first else _each([_signed(run["valid_points"]) for run in runs]),
-                percent(arm["better_rate"], 1),
-                _each([_bare(run["better_rate"]) for run in runs]),
-                number(arm["score"], 3),
-                _each([number(run["score"], 3) for run in runs]),
-            ]
-        )
-    return Grid("At the end of the runs (last probe), mean and each seed", heads, rows)
+    first = str(result["baseline_arm"])
+    columns: list[Column] = [
+        ("runs", _counted),
+        ("valid", lambda arm: percent(arm["valid_rate"], 1)),
+        (EACH, lambda arm: _each(arm, "valid_rate", _bare)),
+        # An arm that is the first is 0 points above itself: nothing is said.
+        (f"points above {first}", lambda arm: _each(arm, "valid_points", _signed)),
+        ("better", lambda arm: percent(arm["better_rate"], 1)),
+        (EACH, lambda arm: _each(arm, "better_rate", _bare)),
+        ("score", lambda arm: number(arm["score"], 3)),
+        (EACH, lambda arm: _each(arm, "score", lambda score: number(score, 3))),
+    ]
+    grid = _grid(result, "At the end of the runs (last probe), mean and each seed", columns)
+    name, points = len(_axes(result)), grid.heads.index(f"points above {first}")
+    rows = [[*row[:points], ABSENT, *row[points + 1 :]] if row[name] == first else row for row in grid.rows]
+    return Grid(grid.caption, grid.heads, rows)
 
 
-def _search(result: Result) -> Grid:
-    heads = ("arm", "best, mean", "best of all", "valid in search", "updates", "zero", "calls", "tokens", "time")
-    rows = [
-        [
-            str(name), number(arm["best"]), number(arm["best_of_seeds"]), percent(arm["search_valid_rate"]),
-            number(arm["updates"], 3), number(arm["zero_updates"], 3), number(arm["calls"]), number(arm["tokens"]),
-            _time(arm["seconds"]),
-        ]
-        for name, arm in result["arms"].items()
-    ]  # fmt: skip
-    return Grid("The search itself, mean over seeds", heads, rows)
+def _found(result: Result) -> Grid:
+    columns: list[Column] = [
+        ("runs", _counted),
+        ("best, mean", lambda arm: number(arm["best"])),
+        ("spread", lambda arm: number(arm["spread"]["best"], 2)),
+        (INTERVAL, lambda arm: _interval(arm["interval"]["best"])),
+        ("best of all", lambda arm: number(arm["best_of_seeds"])),
+        ("gap", lambda arm: percent(arm["gap"], 2)),
+        ("test", lambda arm: number(arm["test"])),
+        ("test gap", lambda arm: percent(arm["test_gap"], 2)),
+    ]
+    return _grid(result, "The best program of each run, mean over seeds", columns)
 
 
-def _weights(arms: Sequence[tuple[str, Mapping[str, Json]]]) -> Grid:
-    heads = ("arm", "variance ratio", "moved", "cosine of an update", "of all updates", "drift (rms)", "drifted")
-    rows = [
-        [
-            name, number(arm["variance_ratio"], 3), percent(arm["moved"]), number(arm["cosine"], 3),
-            number(arm["cosine_run"], 4), number(arm["drift"], 3), percent(arm["drifted"], 1),
-        ]
-        for name, arm in arms
-    ]  # fmt: skip
-    return Grid("How much of the updates reached the served weights, mean over seeds", heads, rows)
+def _spent(result: Result) -> Grid:
+    columns: list[Column] = [
+        ("valid in all", lambda arm: percent(arm["run_valid_rate"])),
+        ("valid at its end", lambda arm: percent(arm["search_valid_rate"])),
+        ("updates", lambda arm: number(arm["updates"], 3)),
+        ("zero", lambda arm: number(arm["zero_updates"], 3)),
+        ("calls", lambda arm: number(arm["calls"])),
+        ("tokens", lambda arm: number(arm["tokens"])),
+        ("time", lambda arm: _time(arm["seconds"])),
+    ]
+    return _grid(result, "The search itself, mean over seeds", columns)
+
+
+def _weights(result: Result) -> Grid:
+    columns: list[Column] = [
+        ("variance ratio", lambda arm: number(arm["variance_ratio"], 3)),
+        ("moved", lambda arm: percent(arm["moved"])),
+        ("cosine of an update", lambda arm: number(arm["cosine"], 3)),
+        ("of all updates", lambda arm: number(arm["cosine_run"], 4)),
+        ("drift (rms)", lambda arm: number(arm["drift"], 3)),
+        ("drifted", lambda arm: percent(arm["drifted"], 1)),
+    ]
+    return _grid(result, "How much of the updates reached the served weights, mean over seeds", columns, only="cosine")
+
+
+def _counted(arm: Result) -> str:
+    return f"{arm['finished']} of {len(arm['runs'])}"
 
 
 def _time(seconds: float | None) -> str:
     return ABSENT if seconds is None else duration(seconds)
 
 
-def _each(cells: Sequence[str]) -> str:
+def _interval(ends: Sequence[float] | None) -> str:
+    return ABSENT if ends is None else f"{number(ends[0])} to {number(ends[1])}"
+
+
+def _each(arm: Result, name: str, told: Callable[[float | None], str]) -> str:
     """One number a seed, or nothing where there is none at all."""
+    cells = [told(run[name]) for run in arm["runs"]]
     return ABSENT if all(cell == ABSENT for cell in cells) else " ".join(cells)
 
 

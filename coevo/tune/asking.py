@@ -13,10 +13,11 @@ from coevo.buffer import default_credit, with_credits
 from coevo.dealing import PlanSettings, Prepared, plan
 from coevo.errors import RunError
 from coevo.interfaces import Brief, Engine, Task
-from coevo.records import EXCLUDED, Batch, Buffer, Context, Example, Perturbation, Rollout
+from coevo.records import Batch, Buffer, Context, Example, Perturbation, Rollout
 from coevo.rollouts import Collector
 from coevo.seeds import derive, noise_seed
 from coevo.shaping import Floats, bounded_credit
+from coevo.statuses import EXCLUDED, VALID
 
 TUNE = "tune"
 
@@ -101,10 +102,8 @@ def credits_of(
     """
     every = (*centre, *rollouts)
     buffer = Buffer(questions.batch, members, every)
-    baseline = brief.baseline()
-    if baseline is not None and baseline.value:
-        sign = -1.0 if brief.direction == "minimize" else 1.0
-        buffer = with_credits(buffer, [bounded_credit(r.return_, sign * baseline.value) for r in every])
+    if baseline := brief.baseline_return():
+        buffer = with_credits(buffer, [bounded_credit(r.return_, baseline) for r in every])
     else:
         buffer = default_credit(buffer, brief.failure)
     values = np.array([np.nan if r.credit is None else r.credit for r in buffer.rollouts], dtype=np.float64)
@@ -127,7 +126,7 @@ def _why_nothing(rollouts: Sequence[Rollout]) -> str:
 def valid_share(rollouts: Sequence[Rollout]) -> float:
     """Share of valid answers among those that engine and judge did not fail at, 0 of none."""
     judged = [r for r in rollouts if r.status not in EXCLUDED]
-    return sum(r.status == "ok" for r in judged) / len(judged) if judged else 0.0
+    return sum(r.status in VALID for r in judged) / len(judged) if judged else 0.0
 
 
 def equal_share(rollouts: Sequence[Rollout], members: int) -> float:

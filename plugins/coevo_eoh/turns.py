@@ -27,13 +27,19 @@ class Turns:
         operators: in the order in which they take their turns.
         weights: of some of them; the others have 1. `paper`: probabilities; `v0.2`: only their ratios matter.
         offspring: of each operator (`paper`) or of a generation (`v0.2`).
+        multiples: of `offspring` that some operators of `paper` make; the others make it once.
 
     Raises:
-        ValueError: a weight of an operator that is not used, out of range, or none above 0.
+        ValueError: a weight or multiple of an operator that is not used, out of range, or no weight above 0.
     """
 
     def __init__(
-        self, variant: Variant, operators: Sequence[str], weights: Mapping[str, float], offspring: int
+        self,
+        variant: Variant,
+        operators: Sequence[str],
+        weights: Mapping[str, float],
+        offspring: int,
+        multiples: Mapping[str, int] | None = None,
     ) -> None:
         if not operators:
             raise ValueError("operators is empty; name at least one, such as 'e1'")
@@ -43,6 +49,13 @@ class Turns:
             if not (0.0 <= weight <= most and math.isfinite(weight)):
                 expected = "a probability from 0 to 1" if variant == "paper" else "a finite number of at least 0"
                 raise ValueError(f"weights gives {name!r} {weight}; expected {expected} with variant {variant!r}")
+        self._multiples = dict(multiples or {})
+        check_names("multiples", list(self._multiples), operators)
+        for name, multiple in self._multiples.items():
+            if multiple < 1:
+                raise ValueError(f"multiples gives {name!r} {multiple}; expected at least 1, or weights.{name} = 0")
+        if self._multiples and variant != "paper":
+            raise ValueError(f"multiples are for variant 'paper'; in {variant!r} weights say who makes how many")
         self._variant: Variant = variant
         self._operators, self._offspring = tuple(operators), offspring
         self._weights = np.array([weights.get(name, 1.0) for name in operators], dtype=np.float64)
@@ -60,7 +73,11 @@ class Turns:
         chosen = rng.random(len(self._operators)) < self._weights
         if not chosen.any():
             chosen[rng.choice(len(chosen), p=self._weights / self._weights.sum())] = True
-        return tuple((name, self._offspring) for name, used in zip(self._operators, chosen, strict=True) if used)
+        return tuple(
+            (name, self._offspring * self._multiples.get(name, 1))
+            for name, used in zip(self._operators, chosen, strict=True)
+            if used
+        )
 
     def expected(self, of: Collection[str]) -> float:
         """How many turns of a generation are taken by operators in `of`, on average."""

@@ -7,15 +7,16 @@ Evolution of Heuristics (arXiv 2401.02051), with the weights in the loop as in A
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, Any, TypeAlias, cast
 
 import numpy as np
 from pydantic import Field
 
 from coevo import Batch, Brief, Buffer, Context, Services
-from coevo.buffer import with_credits
 from coevo.records import Json
-from coevo_eoh.credit import parent_data, tiered_credits
+from coevo.statuses import BAR
+from coevo_eoh.credit import CreditKind, credited, parent_data
 from coevo_eoh.failures import Broken, latest, to_mend
 from coevo_eoh.population import Heuristic, draw_parents, spread, survivors
 from coevo_eoh.prompts import OPERATORS, render, render_repair
@@ -51,6 +52,8 @@ class EvolutionOfHeuristics:
             (its numbers), `m3` (simplify it), `i1` (from scratch).
         weights: of operators, 1 where not given. `paper`: the probability that it takes part in a generation;
             `v0.2`: its share of the draws is its share of all weights.
+        multiples: of `offspring` that some operators make, only in `paper`; Agentic ESOpt's larger budget has 3 for
+            `m1` and `m2`.
         adapt: operators whose batches train the weights; None: `m1` and `m2` (as far as they are used).
         parents: shown by `e1` and `e2`.
         offspring: answers per operator (`v0.2`: per generation); None: N. An adapting batch is enlarged to give every
@@ -62,7 +65,14 @@ class EvolutionOfHeuristics:
         shared_prompts: whether all members of an adapting batch are asked the same prompts, as many as each has
             answers: they are then compared by their weights and not by the parents that they happened to get. Without,
             every answer has a prompt of its own (Agentic ESOpt).
+        credit: what the weights learn from an answer, in tiers failure < duplicate < worse < better: against the best
+            `parent` shown, or against the `best` of the population; `paper` is the gain over the parent alone, a
+            failure losing at most 1 (Agentic ESOpt).
         initial_batches: tries to fill the population with N distinct programs; None: the variant's.
+        race: whether a task may stop an answer that is certain to find no place in a full population, in batches that
+            do not adapt. The populations are the same without, only later. Not with `repair` or `show_failures`, since
+            of an answer that was stopped nobody knows whether it would have failed; nor in `v0.2` where weights learn,
+            since their credit counts what equals other offspring of the generation.
 
     Raises:
         ValueError: no program search, an unknown operator, a weight out of range, or `adapt` or `weights` names an
@@ -78,6 +88,7 @@ class EvolutionOfHeuristics:
         variant: Variant = "paper",
         operators: tuple[str, ...] = ("e1", "e2", "m1", "m2"),
         weights: dict[str, float] | None = None,
+        multiples: dict[str, int] | None = None,
         adapt: tuple[str, ...] | None = None,
         parents: Count = 2,
         offspring: Annotated[int | None, Field(ge=1)] = None,
@@ -85,7 +96,9 @@ class EvolutionOfHeuristics:
         show_failures: bool = False,
         repair: bool = False,
         shared_prompts: bool = True,
+        credit: CreditKind = "parent",
         initial_batches: Annotated[int | None, Field(ge=1, le=100_000)] = None,
+        race: bool = True,
     ) -> None:
         if brief.hole == "none":
             raise ValueError(
@@ -95,7 +108,7 @@ class EvolutionOfHeuristics:
             raise ValueError(f"task {brief.name!r} gives no prompt: Brief.components needs the key 'prompt'")
         check_names("operators", operators, ("i1", *OPERATORS))
         self._size, self._offspring = population, offspring or population
-        self._turns = Turns(variant, operators, weights or {}, self._offspring)
+        self._turns = Turns(variant, operators, weights or {}, self._offspring, multiples)
         if adapt is None:
             adapt = tuple(operator for operator in operators if operator in ADAPTING)
         check_names("adapt", adapt, operators)
@@ -106,10 +119,10 @@ class EvolutionOfHeuristics:
         self._parents, self._show_objectives = parents, show_objectives
         self._show_failures, self._repair = show_failures, repair
         self._shared = shared_prompts
+        self._race = race and not (repair or show_failures)
+        self._credit: CreditKind = credit
         self._initial_batches = initial_batches or FIRST_BATCHES[variant]
-        baseline = brief.baseline()
-        sign = -1.0 if brief.direction == "minimize" else 1.0
-        self._baseline = None if baseline is None else sign * baseline.value
+        self._baseline = brief.baseline_return()
         self._population: tuple[Heuristic, ...] = ()
         self._waiting: tuple[Heuristic, ...] = ()  # offspring that compete when the generation ends (v0.2)
         self._broken: tuple[Broken, ...] = ()  # to be mended in the next batch
@@ -150,8 +163,9 @@ class EvolutionOfHeuristics:
         return Batch(contexts, "zip", adapt=False, operator=f"{self._asked_for}/repair")
 
     def _offspring_batch(self, operator: str, count: int) -> Batch:
-        adapts = operator in self._adapt
-        if adapts and (answers := self._services.batch_answers):
+        answers = self._services.batch_answers  # none where no weights learn
+        adapts = operator in self._adapt and answers > 0
+        if adapts:
             if self._shared and count <= answers:
                 count = self._services.member_answers
             else:
@@ -159,23 +173,33 @@ class EvolutionOfHeuristics:
         asked = operator if self._population else "i1"
         rng = np.random.default_rng(self._services.seed("parents"))
         shown = 0 if asked == "i1" else PARENTS.get(asked, self._parents)
-        contexts = tuple(self._context(asked, draw_parents(rng, self._population, shown)) for _ in range(count))
+        bar = {} if adapts else self._bar()
+        contexts = tuple(self._context(asked, draw_parents(rng, self._population, shown), bar) for _ in range(count))
         label = operator if asked == operator else f"{operator}/{asked}"
         return Batch(contexts, "zip", adapt=adapts, operator=label)
 
-    def _context(self, operator: str, parents: tuple[Heuristic, ...]) -> Context:
+    def _bar(self) -> dict[str, float]:
+        """For `Context.data`: what the worst of a full population is worth; whoever is below will never be in it."""
+        learns = self._services.batch_answers > 0
+        if not self._race or (self._variant == "v0.2" and learns):
+            return {}
+        kept = survivors([*self._population, *self._waiting], self._size)
+        return {BAR: kept[-1].value} if len(kept) == self._size else {}
+
+    def _context(
+        self, operator: str, parents: tuple[Heuristic, ...], bar: Mapping[str, float] = MappingProxyType({})
+    ) -> Context:
         components = dict(self._brief.components)
         if parents:
             components["prompt"] = render(
                 self._brief, operator, parents, self._show_objectives, self._failures if self._show_failures else ()
             )
         ids = tuple(parent.id for parent in parents)
-        return Context(components, operator, ids, parent_data(parents, spread(self._population)))
+        return Context(components, operator, ids, {**parent_data(parents, spread(self._population)), **bar})
 
     def credit(self, buffer: Buffer) -> Buffer:
-        """Credit in tiers, against the best parent shown; see `coevo_eoh.credit`."""
-        kept = (*self._population, *self._waiting)
-        return with_credits(buffer, tiered_credits(buffer, kept, self._baseline))
+        """Credit in tiers, against the best parent shown, or as `credit` says; see `coevo_eoh.credit`."""
+        return credited(buffer, self._credit, (*self._population, *self._waiting), self._baseline)
 
     def tell(self, buffer: Buffer) -> None:
         """Let the batch's valid programs compete for a place in the population."""

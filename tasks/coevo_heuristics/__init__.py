@@ -61,7 +61,8 @@ def _factory(folder: Path) -> Callable[..., HeuristicTask]:
         cpu_seconds: float | None = None,
         memory_mb: int | None = None,
         instance_options: dict[str, Json] | None = None,
+        cache: bool = True,
     ) -> HeuristicTask:
-        return HeuristicTask(str(folder), hole, workers, cpu_seconds, memory_mb, instance_options)
+        return HeuristicTask(str(folder), hole, workers, cpu_seconds, memory_mb, instance_options, cache)
 
     return make

@@ -9,15 +9,18 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
 from pathlib import Path
 
 from coevo.errors import UserError
 from coevo.interfaces import Brief
 from coevo.records import Completion, Context, EpisodeResult, Example, Json, Request, Rollout
-from coevo.sandbox import Evaluation, Evaluator
+from coevo.sandbox import Bar, Evaluation, Evaluator
+from coevo.statuses import BAR
 from coevo_heuristics.briefing import PROMPT, make_brief
+from coevo_heuristics.cache import EvaluationCache, Kept, default_folder
 from coevo_heuristics.canonical import code_key
+from coevo_heuristics.identity import NoIdentityError, evaluator_key
+from coevo_heuristics.memory import Memory
 from coevo_heuristics.parser import Answer, parse_expression, parse_function
 from coevo_heuristics.problem import HoleKind, HoleTable, Problem
 from coevo_heuristics.rendering import load_template
@@ -46,6 +49,7 @@ class HeuristicTask:
         cpu_seconds: float | None = None,
         memory_mb: int | None = None,
         instance_options: dict[str, Json] | None = None,
+        cache: bool = True,
     ) -> None:
         """Read the folder; nothing is evaluated before `start`.
 
@@ -57,6 +61,7 @@ class HeuristicTask:
             memory_mb: memory of a candidate; None takes the problem's.
             instance_options: keyword arguments of the problem's `instances`, such as `count`. The brief
                 then lists no reference values, because they belong to the full set.
+            cache: whether results are kept on disk, for later runs, and taken from there.
 
         Raises:
             UserError: the folder is no problem, or something in it is wrong.
@@ -74,7 +79,9 @@ class HeuristicTask:
         self._arguments = frozenset(name for name, _ in self._brief.arguments)
         self._lock = threading.Lock()
         self._evaluators: dict[str, Evaluator] = {}
-        self._seen: dict[tuple[str, str], Future[Evaluation]] = {}
+        folder_of_cache = default_folder() if cache else None
+        self._kept = None if folder_of_cache is None else Kept(EvaluationCache(folder_of_cache), self._identity)
+        self._memory = Memory(self._evaluator, self._kept)
 
     def start(self) -> None:
         """Start the sandbox of the search split and evaluate the seed heuristic there.
@@ -82,13 +89,19 @@ class HeuristicTask:
         Raises:
             UserError: the seed fails, so no candidate could be judged.
         """
-        seed = self._evaluate(self.template.source, self.problem.splits[TRAIN])
+        split, code = self.problem.splits[TRAIN], self.template.source
+        seed = self._evaluator(split).evaluate(code)
         if seed.status != "ok":
             raise UserError(
                 f"problem {self.problem.table.name!r}: the seed heuristic in "
                 f"{str(self.problem.folder / self._hole.template)!r} fails on split 'train': "
                 f"{seed.status}: {seed.message}"
             )
+        program = code_key(code, self.template.entry.name)
+        self._memory.learn(split, program, seed)
+        if self._kept is not None:
+            # The seed is evaluated whatever is known, and so tells whether what is known still holds.
+            self._kept.compare(split, program, code, seed)
 
     def describe(self) -> Mapping[str, str]:
         """How far candidates are shut in, once the sandbox has started."""
@@ -105,6 +118,8 @@ class HeuristicTask:
             evaluators, self._evaluators = list(self._evaluators.values()), {}
         for evaluator in evaluators:
             evaluator.close()
+        if self._kept is not None:
+            self._kept.cache.close()
 
     def brief(self) -> Brief:
         """The task's self-description; its component `prompt` is the first prompt of the hole."""
@@ -120,7 +135,8 @@ class HeuristicTask:
     def episode(self, example: Example, context: Context) -> HeuristicEpisode:
         """One answer to the context's `prompt`."""
         prompt = context.components.get(PROMPT, self._brief.components[PROMPT])
-        return HeuristicEpisode(self, prompt, str(example.data.get("split", example.id)))
+        bar = context.data.get(BAR)
+        return HeuristicEpisode(self, prompt, str(example.data.get("split", example.id)), bar)
 
     def best_files(self, rollout: Rollout, header: str) -> Mapping[str, str]:
         """`heuristic.py`: the module of a valid rollout, importable on its own, under `header` as comments."""
@@ -130,8 +146,15 @@ class HeuristicTask:
         comments = "\n".join(f"# {line}".rstrip() for line in header.strip().splitlines())
         return {"heuristic.py": f"{comments}\n{code}" if comments else str(code)}
 
-    def judge(self, text: str, split: str, truncated: bool = False) -> EpisodeResult:
-        """Parse a completion and evaluate what it holds; may be called from several threads."""
+    def judge(self, text: str, split: str, truncated: bool = False, bar: float | None = None) -> EpisodeResult:
+        """Parse a completion and evaluate what it holds; may be called from several threads.
+
+        Args:
+            text: the completion.
+            split: as evaluate.py calls it.
+            truncated: whether it was broken off.
+            bar: where the problem has bounds, an answer is `outraced` once its return is certain to be below this.
+        """
         if self.template.kind == "expression":
             answer = parse_expression(text, self._target, self._arguments)
         else:
@@ -143,7 +166,9 @@ class HeuristicTask:
             key = code_key(code, self.template.entry.name)
         except SyntaxError as error:  # it parses alone and not within the template
             return _result("syntax", answer, message=str(error.msg))
-        return self._judged(answer, code, key, self._evaluate(code, split, key))
+        minimize = self._brief.direction == "minimize"
+        worst = None if bar is None else Bar(-bar if minimize else bar, minimize)
+        return self._judged(answer, code, key, self._memory.evaluate(code, split, key, worst))
 
     def _judged(self, answer: Answer, code: str, key: str, found: Evaluation) -> EpisodeResult:
         if found.status != "ok" or found.objective is None:
@@ -159,26 +184,20 @@ class HeuristicTask:
         """The name that an expression is assigned to."""
         return self._hole.signature.partition("=")[0].strip()
 
-    def _evaluate(self, code: str, split: str, key: str = "") -> Evaluation:
-        """Evaluate a module, or answer from what was evaluated before in this process.
-
-        Of two threads with the same code one works and the other waits for it.
-        """
-        name = (split, key or code_key(code, self.template.entry.name))
+    def _identity(self, split: str) -> str | None:
+        """The key under which results on `split` are kept; None where they cannot be."""
         with self._lock:
-            future = self._seen.get(name)
-            mine = future is None
-            if future is None:
-                future = self._seen[name] = Future[Evaluation]()
-        if mine:
-            try:
-                future.set_result(self._evaluator(split).evaluate(code))
-            except BaseException as error:  # noqa: BLE001 - handed on
-                # The sandbox failed, not the code: whoever waits hears of it, whoever comes later tries again.
-                with self._lock:
-                    del self._seen[name]
-                future.set_exception(error)
-        return future.result()
+            started = next(iter(self._evaluators.values()), None)
+        isolation = (started or self._evaluator(split)).isolation
+        if not (isolation["files"] or isolation["user"]):
+            return None  # candidates are the run's own user here, and could write into the cache
+        limits = self._limits[split != self.problem.splits[TRAIN]]
+        try:
+            return evaluator_key(self.problem, split, limits, self._options, isolation)
+        except NoIdentityError as error:
+            assert self._kept is not None
+            self._kept.cache.turn_off(f"is not used: {error}")
+            return None
 
     def _evaluator(self, split: str) -> Evaluator:
         with self._lock:
@@ -198,8 +217,9 @@ class HeuristicTask:
 class HeuristicEpisode:
     """One request, one answer, one score."""
 
-    def __init__(self, task: HeuristicTask, prompt: str, split: str) -> None:
+    def __init__(self, task: HeuristicTask, prompt: str, split: str, bar: float | None = None) -> None:
         self._task = task
+        self._bar = bar
         self._prompt = prompt
         self._split = split
         self._completion: Completion | None = None
@@ -220,9 +240,8 @@ class HeuristicEpisode:
         """Parse the answer and evaluate it in the sandbox, which blocks."""
         if self._completion is None:
             raise RuntimeError("result() of an episode that was not answered")
-        return self._task.judge(
-            self._completion.text, self._split, truncated=self._completion.finish_reason == "length"
-        )
+        truncated = self._completion.finish_reason == "length"
+        return self._task.judge(self._completion.text, self._split, truncated, self._bar)
 
 
 def _result(

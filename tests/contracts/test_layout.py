@@ -67,7 +67,7 @@ def test_a_study_parses_and_begins_with_its_command(path, monkeypatch):
     study, plugins = read_study(path)
     for run in study.runs:
         check_parts(run, plugins.registries())
-    assert study.name == path.stem
+    assert study.frame.name == path.stem
 
 
 def test_the_page_of_the_command_line_is_up_to_date():

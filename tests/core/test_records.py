@@ -7,8 +7,6 @@ from hypothesis import strategies as st
 
 from coevo.codec import report_from_json, rollout_from_json, to_json
 from coevo.records import (
-    EXCLUDED,
-    STATUSES,
     Batch,
     BatchReport,
     Best,
@@ -20,6 +18,7 @@ from coevo.records import (
     Step,
     Trajectory,
 )
+from coevo.statuses import EXCLUDED, STATUSES
 
 TEXT = st.text(max_size=12)
 PROVENANCE = Provenance(

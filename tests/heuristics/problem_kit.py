@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import tomllib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,6 +14,8 @@ from coevo.sandbox import Evaluation, Evaluator, Limits, load_problem
 PROBLEMS = Path(coevo_heuristics.__file__).parent / "problems"
 # A loop or a hog shall end soon; a good candidate takes a tenth of this.
 LIMITS = Limits(cpu_seconds=1.0, wall_seconds=4.0, memory_mb=128, output_kb=1024, file_mb=16, processes=16)
+# For candidates that use up what they get themselves, and not before a good heuristic.
+ROOMY = Limits(cpu_seconds=1.5, wall_seconds=8.0, memory_mb=256, output_kb=1024, file_mb=16, processes=16)
 # Put before a good heuristic; what these do has nothing to do with the problem.
 HOSTILE = {
     "an endless loop": ("while True: pass", "timeout"),
@@ -37,6 +40,54 @@ HOSTILE = {
         "    except OSError: pass",
         "ok",
     ),
+}
+
+# The first argument has the size of the problem as its length; `honest` is the seed of the problem.
+MATRIX_HOSTILE = {
+    "a crash": ("def heuristics(d, *_): return d[99999]", "exception"),
+    "a crash of the interpreter": (
+        "import ctypes\ndef heuristics(d, *_): return ctypes.string_at(0)",
+        "exception",
+    ),
+    "an exit": ("def heuristics(d, *_): raise SystemExit", "exception"),
+    "an endless loop": ("def heuristics(d, *_):\n    while True: pass", "timeout"),
+    "a not-a-number": ("def heuristics(d, *_): return np.full((len(d), len(d)), np.nan)", "non_finite"),
+    "one not-a-number": (
+        "def heuristics(d, *_):\n    h = np.ones((len(d), len(d)))\n    h[1, 2] = np.nan\n    return h",
+        "non_finite",
+    ),
+    "an infinity": ("def heuristics(d, *_): return np.full((len(d), len(d)), -np.inf)", "non_finite"),
+    "a wrong shape": ("def heuristics(d, *_): return np.ones((len(d), len(d) - 1))", "invalid_solution"),
+    "one row": ("def heuristics(d, *_): return np.ones(len(d))", "invalid_solution"),
+    "one number": ("def heuristics(d, *_): return 1.0", "invalid_solution"),
+    "nothing": ("def heuristics(d, *_): return None", "invalid_solution"),
+    "a text": ("def heuristics(d, *_): return 'near'", "invalid_solution"),
+    "complex numbers": ("def heuristics(d, *_): return np.ones((len(d), len(d))) * 1j", "invalid_solution"),
+    "ragged lists": ("def heuristics(d, *_): return [[1.0], [1.0, 2.0]]", "exception"),
+    "ten gigabytes of memory": ("def heuristics(d, *_): return bytearray(10**10)", "out_of_memory"),
+    "memory bit by bit": (
+        "def heuristics(d, *_):\n    x = []\n    while True: x.append(bytearray(10**6))",
+        "out_of_memory",
+    ),
+    "no function": ("heuristics = 3", "no_entry"),
+    "an import of what is not there": ("import not_there\ndef heuristics(d, *_): return None", "import"),
+    "a patched evaluator": (
+        "import sys\nfor name, module in list(sys.modules.items()):\n    if name.startswith('coevo_problem'):\n"
+        "        module.objective = lambda *_: 0.001\n        module.solve = lambda *_: [0]\n"
+        "def heuristics(d, *_): return None",
+        "invalid_solution",
+    ),
+    "a forged objective": (
+        'import os\nos.write(3, b\'{"status": "ok", "objective": 0.001, "value": 0.001}\\n\'); os._exit(0)',
+        "invalid_solution",
+    ),
+}
+# Odd, and yet heuristics: values are cut off below, and only ratios count.
+MATRIX_ODD = {
+    "negative values": "def heuristics(d, *_): return np.full((len(d), len(d)), -1)",
+    "huge values": "def heuristics(d, *_): return np.full((len(d), len(d)), 1e308)",
+    "truth values": "def heuristics(d, *_): return np.ones((len(d), len(d)), bool)",
+    "lists": "def heuristics(d, *_): return [[1] * len(d)] * len(d)",
 }
 
 
@@ -74,7 +125,34 @@ def entry_of(name: str, kind: str = "function") -> Any:
 
 def references(name: str, method: str) -> dict[str, float]:
     """The values that problem.toml gives for one method, by split."""
-    return {r["split"]: r["value"] for r in specification(name)["references"] if r["name"] == method}
+    found = {r["split"]: r["value"] for r in specification(name)["references"] if r["name"] == method}
+    assert found, method
+    return found
+
+
+def baseline(name: str) -> float:
+    """The value on the search split that a search should beat."""
+    (found,) = (r["value"] for r in specification(name)["references"] if r.get("baseline"))
+    return found
+
+
+def source(text: str) -> str:
+    """A module that has numpy."""
+    return f"import numpy as np\n{text}\n"
+
+
+def evaluator_of(name: str, limits: Limits = ROOMY) -> Evaluator:
+    """Candidates for a problem on its search split."""
+    return Evaluator(PROBLEMS / name, "train", specification(name)["entry"], limits=limits, workers=2)
+
+
+def mean(problem: Any, function: Callable[..., object], instances: Sequence[Any], shift: int = 0) -> float:
+    """Mean objective of `function`, with seeds that are `shift` away from the usual ones."""
+    total = 0.0
+    for instance in instances:
+        instance.seed += shift
+        total += problem.objective(problem.solve(function, instance), instance)
+    return total / len(instances)
 
 
 def attacked(evaluator: Evaluator, attack: str, good: str) -> Evaluation:

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from coevo.sandbox import Evaluator
 
-from .colony_kit import evaluator_of, module, source, specification, text_of, values_of
+from .problem_kit import evaluator_of, filled, module, references, seed, source, specification
 
 NAME = "asp_construct"
 PROBLEM = module(NAME)
-BASELINE = values_of(NAME, "lexicographic")
+BASELINE = references(NAME, "lexicographic")
 SYMBOLS = ((0, 0, 0), (0, 0, 1), (0, 0, 2), (0, 1, 2), (0, 2, 1), (1, 1, 1), (2, 2, 2))
 
 HOSTILE = {
@@ -48,7 +48,7 @@ HOSTILE = {
 
 @pytest.fixture(scope="module")
 def evaluator() -> Iterator[Evaluator]:
-    with evaluator_of(NAME, "priority") as found:
+    with evaluator_of(NAME) as found:
         yield found
 
 
@@ -130,8 +130,8 @@ def test_the_first_of_equal_priorities_gives_the_baseline(short: str, split: str
 
 def test_the_known_sizes_are_the_published_ones_and_within_their_bounds() -> None:
     bounds = {"train": math.comb(15, 10), "validation": math.comb(12, 7)}
-    assert values_of(NAME, "optimum") == bounds == {"train": 3003, "validation": 792}
-    best = values_of(NAME, "best_known")
+    assert references(NAME, "optimum") == bounds == {"train": 3003, "validation": 792}
+    best = references(NAME, "best_known")
     assert best == {"test": 43596, "24-17": 237984}
     assert best["test"] < math.comb(21, 15)
     assert best["24-17"] < math.comb(24, 17)
@@ -139,26 +139,21 @@ def test_the_known_sizes_are_the_published_ones_and_within_their_bounds() -> Non
 
 @pytest.mark.parametrize("hole", ["function", "expression"])
 def test_both_seeds_have_the_value_of_the_baseline(hole: str, evaluator: Evaluator) -> None:
-    found = evaluator.evaluate(text_of(NAME, specification(NAME)["holes"][hole]["template"]))
+    found = evaluator.evaluate(seed(NAME, hole))
 
     assert (found.status, found.objective) == ("ok", BASELINE["train"])
 
 
-def expression(text: str) -> str:
-    hole = specification(NAME)["holes"]["expression"]
-    return text_of(NAME, hole["template"]).replace(hole["replace"], text)
-
-
 def test_no_example_of_the_prompt_is_better_than_the_baseline(evaluator: Evaluator) -> None:
     for example in specification(NAME)["holes"]["expression"]["examples"]:
-        objective = evaluator.evaluate(expression(example)).objective
+        objective = evaluator.evaluate(filled(NAME, example)).objective
         assert objective is not None
         assert objective <= BASELINE["train"], example
 
 
 @pytest.mark.parametrize(("text", "value"), [("-full", 2712.0), ("changes", 2637.0), ("full", 1338.0)])
 def test_an_expression_has_the_value_that_was_measured(text: str, value: float, evaluator: Evaluator) -> None:
-    assert evaluator.evaluate(expression(text)).objective == value
+    assert evaluator.evaluate(filled(NAME, text)).objective == value
 
 
 @pytest.mark.parametrize("name", HOSTILE)

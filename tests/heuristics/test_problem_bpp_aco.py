@@ -10,29 +10,18 @@ import pytest
 
 from coevo.sandbox import Evaluator
 
-from .colony_kit import (
-    MATRIX_HOSTILE,
-    MATRIX_ODD,
-    PROBLEMS,
-    evaluator_of,
-    mean,
-    module,
-    source,
-    specification,
-    text_of,
-    values_of,
-)
+from .problem_kit import PROBLEMS, evaluator_of, mean, module, references, seed, source
 
 NAME = "bpp_aco"
 PROBLEM = module(NAME)
-BASELINE = values_of(NAME, "size")
+BASELINE = references(NAME, "size")
 # Standard deviation of the mean over the 5 search instances between seeds of the draws, 20 seeds.
 SPREAD = {"colony": (214.97, 0.363), "paper": (202.99, 0.137)}
 
 
 @pytest.fixture(scope="module")
 def evaluator() -> Iterator[Evaluator]:
-    with evaluator_of(NAME, "heuristics") as found:
+    with evaluator_of(NAME) as found:
         yield found
 
 
@@ -53,28 +42,21 @@ def first_fit_decreasing(instance: Any) -> list[int]:
     return bins
 
 
-@pytest.mark.parametrize("split", values_of(NAME, "first_fit_decreasing"))
+@pytest.mark.parametrize("split", references(NAME, "first_fit_decreasing"))
 def test_first_fit_decreasing_has_its_value_on_every_split(split: str) -> None:
     instances = PROBLEM.instances(split)
     values = [PROBLEM.objective(first_fit_decreasing(instance), instance) for instance in instances]
 
-    assert np.mean(values) == pytest.approx(values_of(NAME, "first_fit_decreasing")[split], abs=1e-5)
+    assert np.mean(values) == pytest.approx(references(NAME, "first_fit_decreasing")[split], abs=1e-5)
     if split == "validation1000":
         assert np.mean(values[:32]) == 404.46875
 
 
 def test_first_fit_decreasing_has_its_published_value_where_the_shipped_file_is_the_generators() -> None:
-    ours = values_of(NAME, "first_fit_decreasing")
+    ours = references(NAME, "first_fit_decreasing")
     published = {"train": 202.4, "validation120": 49.281, "validation500": 203.469}
 
     assert {split: round(ours[split], 3) for split in published} == published
-
-
-@pytest.mark.parametrize("hole", ["function", "expression"])
-def test_both_seeds_have_the_value_of_the_baseline(hole: str, evaluator: Evaluator) -> None:
-    found = evaluator.evaluate(text_of(NAME, specification(NAME)["holes"][hole]["template"]))
-
-    assert (found.status, found.objective) == ("ok", BASELINE["train"])
 
 
 @pytest.mark.parametrize("split", ["validation120", "test120"])
@@ -93,7 +75,7 @@ def test_other_draws_give_a_value_within_the_stated_spread(rules: str) -> None:
 def test_the_papers_rules_are_an_option_of_the_task() -> None:
     options = {"rules": "paper", "count": 2}
     with Evaluator(PROBLEMS / NAME, "train", "heuristics", workers=1, options=options) as evaluator:
-        found = evaluator.evaluate(text_of(NAME, "template.py"))
+        found = evaluator.evaluate(seed(NAME, "function"))
 
     assert found.objective == mean(PROBLEM, by_size, PROBLEM.instances("train", 2, rules="paper"))
     assert found.objective < mean(PROBLEM, by_size, PROBLEM.instances("train", 2)) - 5
@@ -178,33 +160,6 @@ def test_more_iterations_do_not_need_more_bins() -> None:
     assert many < few
 
 
-def test_no_example_of_the_prompt_is_better_than_the_baseline(evaluator: Evaluator) -> None:
-    hole = specification(NAME)["holes"]["expression"]
-    for example in hole["examples"]:
-        text = text_of(NAME, hole["template"]).replace(hole["replace"], example)
-        objective = evaluator.evaluate(text).objective
-        assert objective is not None
-        assert objective >= BASELINE["train"], example
-
-
-@pytest.mark.parametrize("name", MATRIX_HOSTILE)
-def test_a_hostile_candidate_ends_as_written(name: str, evaluator: Evaluator) -> None:
-    text, status = MATRIX_HOSTILE[name]
-    found = evaluator.evaluate(source(text))
-
-    assert (found.status, found.objective) == (status, None), found
-    assert "\n" not in found.message
-
-
-@pytest.mark.parametrize("name", MATRIX_ODD)
-def test_an_odd_matrix_is_a_heuristic_all_the_same(name: str, evaluator: Evaluator) -> None:
-    found = evaluator.evaluate(source(MATRIX_ODD[name]))
-
-    assert found.status == "ok", found
-    assert found.objective is not None
-    assert found.objective > BASELINE["train"]
-
-
 def test_a_candidate_that_spoils_its_argument_spoils_nothing_else(evaluator: Evaluator) -> None:
     text = "def heuristics(d, c):\n    h = np.tile(d / d.max(), (len(d), 1))\n    d[:] = 0\n    return h"
 
@@ -217,9 +172,10 @@ def test_a_candidate_that_spoils_its_argument_spoils_nothing_else(evaluator: Eva
         (None, "no list"),
         ([], "no list with the bin of each of the 120"),
         (list(range(119)), "no list with the bin of each of the 120"),
-        ([*range(119), 1.0], "no number"),
-        ([*range(119), True], "no number"),
-        ([*range(119), None], "no number"),
+        ([*range(119), 1.0], "no bin of 0 to 119"),
+        ([*range(119), True], "no bin of 0 to 119"),
+        ([*range(119), None], "no bin of 0 to 119"),
+        ([-1, *range(119)], "no bin of 0 to 119"),
         ([0] * 120, "bin 0 holds"),
         ("the heuristic is a float", "is a float"),
     ],

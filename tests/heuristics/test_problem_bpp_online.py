@@ -9,9 +9,9 @@ from coevo.sandbox import Evaluator
 from .problem_kit import (
     HOSTILE,
     LIMITS,
-    PROBLEMS,
     attacked,
     entry_of,
+    evaluator_of,
     filled,
     module,
     references,
@@ -40,7 +40,7 @@ def first_fit(item: float, bins: np.ndarray) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def evaluator() -> Iterator[Evaluator]:
-    with Evaluator(PROBLEMS / NAME, "train", ENTRY, limits=LIMITS, workers=2) as evaluator:
+    with evaluator_of(NAME, LIMITS) as evaluator:
         yield evaluator
 
 

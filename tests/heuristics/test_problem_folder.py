@@ -19,7 +19,7 @@ def test_every_problem_folder_is_a_task_and_so_is_any_other_folder() -> None:
     assert {"heuristics", "tsp_construct"} <= set(tasks.names)
     assert tasks.entry("tsp_construct").summary == "TSP, constructive"
     options = {option.name for option in tasks.options("tsp_construct")}
-    assert options == {"hole", "workers", "cpu_seconds", "memory_mb", "instance_options"}
+    assert options == {"hole", "workers", "cpu_seconds", "memory_mb", "instance_options", "cache"}
     assert {option.name for option in tasks.options("heuristics")} == options | {"folder"}
 
 

@@ -14,6 +14,7 @@ from .problem_kit import (
     PROBLEMS,
     attacked,
     entry_of,
+    evaluator_of,
     filled,
     module,
     references,
@@ -38,7 +39,7 @@ PUBLISHED = {
 
 @pytest.fixture(scope="module")
 def evaluator() -> Iterator[Evaluator]:
-    with Evaluator(PROBLEMS / NAME, "train", ENTRY, limits=LIMITS, workers=2) as evaluator:
+    with evaluator_of(NAME, LIMITS) as evaluator:
         yield evaluator
 
 

@@ -22,6 +22,7 @@ class FakeServices:
     batch: int = 0
     batch_answers: int = 0
     member_answers: int = 0
+    calls_left: int | None = None
     used: float = 0.0
     ledger: Ledger = field(default_factory=Ledger)
     folder: Path = Path("unused")

@@ -96,6 +96,34 @@ def test_v02_makes_n_offspring_in_all_and_the_paper_n_with_each_operator(kit, cr
     assert made == {"paper": 24, "v0.2": 6}
 
 
+def test_an_operator_with_a_multiple_makes_its_offspring_in_one_batch(kit, create):
+    services = kit.FakeServices()
+    eoh = create(services, population=10, initial_batches=1, multiples={"m1": 3, "m2": 3})
+    sizes = [(b.operator, len(b.contexts)) for b in generation(kit, eoh, services)]
+    assert sizes == [("i1", 10), ("e1", 10), ("e2", 10), ("m1", 30), ("m2", 30)]
+
+
+def test_a_multiple_fills_the_members_of_the_strategy_and_is_no_second_factor(kit, create):
+    services = kit.FakeServices(batch_answers=30, member_answers=1)
+    eoh = create(services, population=10, initial_batches=1, multiples={"m1": 3}, shared_prompts=False)
+    sizes = {b.operator: len(b.contexts) for b in generation(kit, eoh, services)}
+    assert sizes == {"i1": 10, "e1": 10, "e2": 10, "m1": 30, "m2": 30}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"multiples": {"m3": 2}}, "multiples names 'm3'; did you mean 'm2'"),
+        ({"multiples": {"m1": 0}}, r"multiples gives 'm1' 0; expected at least 1, or weights\.m1 = 0"),
+        ({"multiples": {"m1": 2}, "variant": "v0.2"}, r"multiples are for variant 'paper'; in 'v0\.2' weights say"),
+        ({"multiples": {"m1": 1.5}}, "valid integer"),
+    ],
+)
+def test_a_wrong_multiple_is_the_users_mistake(create, options, said):
+    with pytest.raises(UserError, match=said):
+        create(**options)
+
+
 def test_v02_draws_all_parents_of_a_generation_from_the_one_before(kit, create):
     services = kit.FakeServices()
     eoh = create(services, population=6, variant="v0.2", offspring=40)

@@ -160,3 +160,41 @@ def test_exactly_one_reference_of_the_search_split_is_the_baseline() -> None:
     (baseline,) = (reference for reference in SPECIFICATION["references"] if reference.get("baseline"))
 
     assert (baseline["split"], baseline["value"]) == ("train", NEAREST)
+
+
+def test_by_the_papers_rules_the_fifty_nearest_are_shown_the_nearest_first() -> None:
+    (instance,) = TSP.instances("validation100", 1, rules="paper")
+    distances, asked = instance.distances(), list[int]()
+
+    def last_shown(current: int, _home: int, unvisited: Any, _distances: Any) -> int:
+        left = distances[current, unvisited].tolist()
+        assert left == sorted(left)
+        asked.append(len(left))
+        return int(unvisited[-1])
+
+    tour = TSP.solve(last_shown, instance)
+    assert asked == [min(50, count) for count in range(99, 1, -1)]
+    assert sorted(tour) == list(range(100))
+
+
+@pytest.mark.parametrize("text", ["d_current", "d_current - d_mean", "d_current - d_home", "1.0"])
+def test_by_the_papers_rules_too_the_fast_path_gives_the_tours_of_the_module(text: str) -> None:
+    instances = TSP.instances("validation100", 3, rules="paper")
+    space: dict[str, Any] = {}
+    exec(compile(expression(text), "template", "exec"), space)
+    fast = [TSP.solve(space["select_next_node"], instance) for instance in instances]
+    space["HOLE"] = ""
+    assert fast == [TSP.solve(space["select_next_node"], instance) for instance in instances]
+
+
+def test_of_fifty_nodes_the_papers_rules_change_the_order_only() -> None:
+    def nearest(current: int, _home: int, unvisited: Any, distances: Any) -> int:
+        return int(unvisited[np.argmin(distances[current, unvisited])])
+
+    for ours, papers in zip(TSP.instances("train", 3), TSP.instances("train", 3, rules="paper"), strict=True):
+        assert TSP.solve(nearest, ours) == TSP.solve(nearest, papers)
+
+
+def test_unknown_rules_are_refused_with_the_names_of_all() -> None:
+    with pytest.raises(ValueError, match="no rules 'papers'; there are all, paper"):
+        TSP.instances("train", rules="papers")

@@ -258,10 +258,10 @@ def test_a_folder_in_which_a_kill_left_nothing_is_no_obstacle(coevo, small):
     study, _ = read_study(Path(small))
     foreign = Path("elsewhere/small/none+fixed-s3/rollouts/mine")
     foreign.mkdir(parents=True)
-    clear_stillborn(read_study(Path(small), "elsewhere")[0].runs[0].path)
+    clear_stillborn(read_study(Path(small), "elsewhere")[0].runs[0].subject.path)
     assert foreign.is_dir()
-    clear_stillborn(study.runs[0].path)
-    assert study.runs[0].path.is_dir()
+    clear_stillborn(study.runs[0].subject.path)
+    assert study.runs[0].subject.path.is_dir()
 
 
 def test_the_time_left_is_that_of_the_arms_finished_runs(coevo, small, capsys):
@@ -271,8 +271,8 @@ def test_the_time_left_is_that_of_the_arms_finished_runs(coevo, small, capsys):
     assert len(progress.missing()) == 4
     coevo("study", small, "--quiet")
     for run, seconds in zip(study.runs[:2], (100.0, 1000.0), strict=True):
-        reading = Progress(study).readings[run.path]
-        progress.readings[run.path] = replace(reading, numbers={**reading.numbers, "seconds": seconds})
+        reading = Progress(study).readings[run.subject.path]
+        progress.readings[run.subject.path] = replace(reading, numbers={**reading.numbers, "seconds": seconds})
     now[0] = 1105.0
     progress.starts(study.runs[2])
     assert capsys.readouterr().err == (

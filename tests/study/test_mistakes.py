@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from study_kit import FAKES
 
-from coevo.study.plan import merged, read_study
+from coevo.study.layers import merged
+from coevo.study.plan import read_study
 
 BASE = f'[base]\nplugins = ["{FAKES}"]\ntask = "aim"\nengine = "numbers"\ncontext = "fixed"\ngenerations = 1\n'
 SEEDS = "seeds = [0]\n"
@@ -115,7 +116,7 @@ def test_the_study_of_the_page_is_one():
     (text,) = re.findall(r"^```toml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     Path("mine.toml").write_text(text)
     study, _ = read_study(Path("mine.toml"))
-    assert [str(run.path) for run in study.runs][:3] == [
+    assert [str(run.subject.path) for run in study.runs][:3] == [
         "runs/mine/none+sample-s0", "runs/mine/es+sample-s0", "runs/mine/none+sample-s1"
     ]  # fmt: skip
     assert study.runs[0].config.options == {"sample": {"batch": 128}}

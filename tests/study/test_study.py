@@ -12,7 +12,7 @@ from study_kit import FAKES, STUDY
 
 from coevo.folder import RunFolder
 from coevo.study import tables
-from coevo.study.results import NUMBERS, OF_WEIGHTS
+from coevo.study.results import HELD_OUT, NUMBERS, OF_WEIGHTS
 
 PROGRAM = """
 import json, sys
@@ -67,12 +67,14 @@ def test_every_arm_is_an_ordinary_run_with_its_own_tables_only(coevo, done):
 
 def test_the_json_has_every_number_of_every_run_and_their_means(done):
     result = done[0]
-    assert set(result) == {"study", "file", "baseline_arm", "seeds", "arms", "seconds"}
+    assert set(result) == {"study", "file", "baseline_arm", "seeds", "references", "arms", "seconds"}
     assert (result["study"], result["baseline_arm"], result["seeds"]) == ("small", "none+fixed", [3, 1])
     assert list(result["arms"]) == ["none+fixed", "es+fixed"]
     for name, arm in result["arms"].items():
         runs = arm["runs"]
-        assert set(arm) == {*NUMBERS, "best_of_seeds", "valid_points", "finished", "runs"}
+        assert set(arm) == {
+            *NUMBERS, "spread", "interval", "difference", "best_of_seeds", "valid_points", "finished", "runs",
+        }  # fmt: skip
         assert [(run["seed"], run["name"], run["status"]) for run in runs] == [
             (seed, f"{name}-s{seed}", "finished") for seed in (3, 1)
         ]
@@ -82,7 +84,9 @@ def test_the_json_has_every_number_of_every_run_and_their_means(done):
         for number in NUMBERS:
             known = [run[number] for run in runs if run[number] is not None]
             assert arm[number] == (pytest.approx(sum(known) / 2) if known else None)
-        assert all(arm[number] is not None for number in NUMBERS if number not in OF_WEIGHTS)
+        # AimTask's best is 0, to which there is no gap, and it is no program search: nothing is held out.
+        unknown = {*OF_WEIGHTS, *HELD_OUT, "gap"}
+        assert all(arm[number] is not None for number in NUMBERS if number not in unknown)
         assert arm["best_of_seeds"] == min(run["best"] for run in runs)
         assert arm["valid_rate"] == 1.0  # AimTask takes every number
     assert result["arms"]["none+fixed"]["updates"] == 0

@@ -11,7 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
+from coevo.errors import UserError
 from coevo.sandbox import Evaluation, Evaluator
+from coevo.sandbox.racing import mean
 from coevo_heuristics.checking.candidates import Candidate
 from coevo_heuristics.checking.rows import Row, State
 from coevo_heuristics.parser import Answer, parse_expression, parse_function
@@ -83,7 +85,19 @@ class Trials:
         if found.cpu_seconds > _NEAR_THE_LIMIT * limit:
             said = f"takes {found.cpu_seconds:.3g} of {limit:g} s of CPU time; a slower machine would refuse it"
             rows.append(Row("warning", f"{name} and cpu_seconds", said))
+        if self.evaluator.track.stages:
+            rows.append(self._bound(f"{name} and bound", found))
         return rows, found.objective
+
+    def _bound(self, name: str, found: Evaluation) -> Row:
+        """Whether the problem's `bound`, by which candidates are stopped, is none that the seed beats."""
+        track, minimize = self.evaluator.track, self.problem.table.direction == "minimize"
+        try:
+            track.compare(found.per_instance, minimize)
+        except UserError as error:
+            return Row("failure", name, str(error))
+        bound = mean(track.bounds(minimize))
+        return Row("ok", name, f"objective {found.objective}, bound {bound}: not beaten on any instance")
 
     def better(self, one: float, other: float) -> bool:
         """Whether objective `one` is better than `other`, beyond rounding."""

@@ -233,9 +233,28 @@ def objective(solution: object, instance: Instance) -> float:
         raise ValueError(f"the packing is no list with the bin of each of the {len(instance.sizes)} items")
     loads: dict[int, int] = {}
     for item, number in enumerate(cast("list[object]", solution)):
-        if type(number) is not int:
-            raise ValueError(f"item {item} is in bin {number!r:.100}, which is no number")
+        if type(number) is not int or not 0 <= number < len(instance.sizes):
+            raise ValueError(
+                f"item {item} is in bin {number!r:.100}, which is no bin of 0 to {len(instance.sizes) - 1}"
+            )
         loads[number] = loads.get(number, 0) + int(instance.sizes[item])
         if loads[number] > _CAPACITY:
             raise ValueError(f"bin {number} holds {loads[number]}, more than {_CAPACITY}")
     return float(len(loads))
+
+
+def bound(instance: Instance) -> float:
+    """A number of bins that no packing can do without, L2 of Martello and Toth (1990); for races, in the run alone.
+
+    Of items larger than half a bin no two go together. For each size `small`, of items smaller than that none is
+    counted; what is between it and half a bin must go beside large items that leave room for it, or into new bins.
+    """
+    sizes = instance.sizes
+    large = sizes[2 * sizes > _CAPACITY]
+    rest = np.sort(sizes[2 * sizes <= _CAPACITY])
+    fewest = len(large)
+    for small in [0, *np.unique(rest).tolist()]:
+        beside = large[large <= _CAPACITY - small]
+        over = int(rest[rest >= small].sum() + beside.sum()) - _CAPACITY * len(beside)
+        fewest = max(fewest, len(large) + max(0, -(-over // _CAPACITY)))
+    return float(fewest)

@@ -127,3 +127,8 @@ def objective(solution: object, instance: Instance) -> float:
         raise ValueError(f"bin {fullest} holds {loads[fullest]:g}, more than its capacity of {instance.capacity}")
     used = int(np.count_nonzero(loads))
     return (used / instance.bound - 1.0) * 100.0
+
+
+def bound(instance: Instance) -> float:
+    """What a packing into L1 bins has, since none can do with fewer; for races, in the run alone."""
+    return (_l1(instance.sizes, instance.capacity) / instance.bound - 1.0) * 100.0

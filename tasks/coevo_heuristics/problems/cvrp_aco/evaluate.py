@@ -248,3 +248,34 @@ def objective(solution: object, instance: Instance) -> float:
     step_lengths = np.sqrt(np.add.reduce(np.diff(path, axis=0) ** 2, axis=1))
     idle = sum(a == b == 0 for a, b in pairwise(plan))
     return float(step_lengths.sum()) + instance.waiting * idle
+
+
+def bound(instance: Instance) -> float:
+    """A length that no plan is shorter than; for races, in the run alone.
+
+    A plan of r routes through n customers is a forest of n - r edges between customers and 2 r edges to the depot, two
+    edges at each customer. Without the latter condition the cheapest forest (the cheapest edges of a spanning tree) and
+    the cheapest edges to the depot are easy to find for every r from the fewest vehicles that carry all; weights of
+    the customers, improved by subgradient steps, bring the condition back in. The other bound: a vehicle that drives to
+    a customer and back carries no more than its capacity.
+    """
+    from coevo_heuristics.one_tree import spanning_tree, subgradient_bound
+
+    customers = instance.size - 1
+    between, home = instance.distances[1:, 1:], instance.distances[0, 1:]
+    routes = np.arange(max(1, -(-int(instance.demands.sum()) // _CAPACITY)), customers + 1)
+
+    def relaxed(weights: Floats) -> tuple[float, Floats]:
+        joined, paid = spanning_tree(between + weights[:, None] + weights[None, :])
+        order, near = np.argsort(paid), np.argsort(home + weights)
+        forests = np.concatenate(([0.0], np.cumsum(paid[order])))  # of 0 to n - 1 edges
+        depot = np.concatenate(([0.0], np.cumsum((home + weights)[near])))
+        totals = forests[customers - routes] + 2.0 * depot[routes]
+        count = int(routes[totals.argmin()])
+        edges = order[: customers - count]
+        degrees = np.bincount(edges + 1, minlength=customers) + np.bincount(joined[edges], minlength=customers)
+        degrees[near[:count]] += 2
+        return float(totals.min() - 2.0 * weights.sum()), (degrees - 2).astype(np.float64)
+
+    radial = 2.0 * float((home * instance.demands[1:]).sum()) / _CAPACITY
+    return max(radial, subgradient_bound(relaxed, customers))

@@ -130,3 +130,15 @@ def objective(solution: object, instance: Instance) -> float:
     if weight > instance.capacity + _TOTAL_SLACK:
         raise ValueError(f"the items weigh {weight:g} together, more than the capacity of {instance.capacity:g}")
     return math.fsum(instance.values[chosen].tolist())
+
+
+def bound(instance: Instance) -> float:
+    """A value that no packing exceeds: that of the best one if items could be cut; for races, in the run alone."""
+    room = instance.capacity + _TOTAL_SLACK
+    total = 0.0
+    for item in np.argsort(-instance.values / np.maximum(instance.weights, np.finfo(np.float64).tiny)):
+        weight, value = float(instance.weights[item]), float(instance.values[item])
+        if weight > room:
+            return total + value * room / weight
+        total, room = total + value, room - weight
+    return total

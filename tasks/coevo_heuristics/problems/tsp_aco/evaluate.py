@@ -169,3 +169,10 @@ def objective(solution: object, instance: Instance) -> float:
     path = instance.coordinates[np.array(tour, dtype=np.intp)]  # (n, 2)
     step = path - np.roll(path, -1, axis=0)
     return float(np.sqrt(np.add.reduce(step * step, axis=1)).sum())
+
+
+def bound(instance: Instance) -> float:
+    """A length that no tour is shorter than; for races, in the run alone."""
+    from coevo_heuristics.one_tree import one_tree_bound
+
+    return one_tree_bound(instance.distances)

@@ -2,6 +2,10 @@
 
 Instances are the common ones of the literature, bit for bit: uniform in the unit square, drawn in the order
 of `_DRAWS` from one `RandomState(1234)`. `validation` and `test` alone mean those with 50 nodes.
+
+Two sets of rules. `all` is the default: the heuristic sees every node that is left, in ascending order. `paper` is
+Agentic ESOpt's: it sees the 50 nearest to the current node, the nearest first, and may choose any that is left.
+With 50 nodes these are the same nodes in another order; with more a heuristic sees less.
 """
 
 from __future__ import annotations
@@ -25,12 +29,15 @@ _DRAWS = (
 )
 _ALIASES = {"train": "train50", "search": "train50", "validation": "validation50", "test": "test50"}
 _KEPT_NODES = 100
+_RULES = ("all", "paper")
+_PAPER_SHOWN = 50
 
 
 class Instance:
     """Nodes in the unit square; the tour starts at node 0."""
 
-    def __init__(self, coordinates: Floats) -> None:
+    def __init__(self, coordinates: Floats, rules: str = "all") -> None:
+        self.rules = rules
         self.coordinates = coordinates  # (n, 2)
         self.size = len(coordinates)
         # A thousand matrices of a thousand nodes would take 8 GB.
@@ -46,14 +53,16 @@ def _distances(coordinates: Floats) -> Floats:
     return np.sqrt(np.add.reduce(difference * difference, axis=2))
 
 
-def instances(split: str, count: int | None = None) -> list[Instance]:
+def instances(split: str, count: int | None = None, rules: str = "all") -> list[Instance]:
     """The instances of `split`, or the first `count` of them."""
+    if rules not in _RULES:
+        raise ValueError(f"there are no rules {rules!r}; there are {', '.join(_RULES)}")
     wanted = _ALIASES.get(split, split)
     random = np.random.RandomState(1234)
     for name, number, size in _DRAWS:
         coordinates = random.rand(number, size, 2)
         if f"{name}{size}" == wanted:
-            return [Instance(nodes) for nodes in coordinates[:count]]
+            return [Instance(nodes, rules) for nodes in coordinates[:count]]
     names = ", ".join([*_ALIASES, *(f"{name}{size}" for name, _, size in _DRAWS[1:])])
     raise ValueError(f"there is no split {split!r}; there are {names}")
 
@@ -62,17 +71,24 @@ def solve(function: Callable[..., object], instance: Instance) -> list[object]:
     """Build a tour; one that `function` spoils ends with what it returned, for `objective` to refuse."""
     module = getattr(function, "__globals__", {})
     if module.get("HOLE") == "expression":
-        return list(_by_score(module["score"], instance.distances()))
-    return list(_by_choice(function, instance.distances()))
+        return list(_by_score(module["score"], instance.distances(), instance.rules))
+    return list(_by_choice(function, instance.distances(), instance.rules))
 
 
-def _by_choice(function: Callable[..., object], shared: Floats) -> Iterator[object]:
+def _shown(unvisited: Nodes, from_current: Floats, rules: str) -> Nodes:
+    """The nodes that a heuristic is asked to choose from, in their order."""
+    if rules == "all":
+        return unvisited
+    return unvisited[np.argsort(from_current.take(unvisited), kind="stable")[:_PAPER_SHOWN]]
+
+
+def _by_choice(function: Callable[..., object], shared: Floats, rules: str) -> Iterator[object]:
     distances = shared.copy()
     unvisited = np.arange(1, len(distances))
     current = 0
     yield current
     while unvisited.size > 1:
-        answer = function(current, 0, unvisited.copy(), distances)
+        answer = function(current, 0, _shown(unvisited, shared[current], rules).copy(), distances)
         node = _node(answer)
         place = -1 if node is None else int(np.searchsorted(unvisited, node))
         if node is None or place >= unvisited.size or unvisited[place] != node:
@@ -95,23 +111,23 @@ def _node(answer: object) -> int | None:
         return None
 
 
-def _by_score(score: Score, distances: Floats) -> Iterator[object]:
+def _by_score(score: Score, distances: Floats, rules: str) -> Iterator[object]:
     """The tour that `select_next_node` of template_expression.py gives, without its overhead."""
     unvisited = np.arange(1, len(distances))
     home = distances[:, 0]
     current = 0
     yield current
     while unvisited.size > 1:
-        among = distances.take(unvisited, axis=0).take(unvisited, axis=1)  # (k, k)
-        d_mean = np.add.reduce(among, axis=1) / unvisited.size
-        scores = np.asarray(score(distances[current].take(unvisited), home.take(unvisited), d_mean))
-        if scores.shape != unvisited.shape:
-            scores = np.broadcast_to(scores, unvisited.shape)
+        shown = _shown(unvisited, distances[current], rules)
+        among = distances.take(shown, axis=0).take(shown, axis=1)  # (k, k)
+        d_mean = np.add.reduce(among, axis=1) / shown.size
+        scores = np.asarray(score(distances[current].take(shown), home.take(shown), d_mean))
+        if scores.shape != shown.shape:
+            scores = np.broadcast_to(scores, shown.shape)
         if not np.isfinite(scores).all():
             raise FloatingPointError("a score is not finite")
-        place = int(scores.argmin())
-        current = int(unvisited[place])
-        unvisited = _without(unvisited, place)
+        current = int(shown[int(scores.argmin())])
+        unvisited = _without(unvisited, int(np.searchsorted(unvisited, current)))
         yield current
     yield int(unvisited[0])
 
@@ -139,3 +155,10 @@ def objective(solution: object, instance: Instance) -> float:
     path = instance.coordinates[np.array(tour, dtype=np.intp)]  # (n, 2)
     step = path - np.roll(path, -1, axis=0)
     return float(np.sqrt(np.add.reduce(step * step, axis=1)).sum())
+
+
+def bound(instance: Instance) -> float:
+    """A length that no tour is shorter than; for races, in the run alone."""
+    from coevo_heuristics.one_tree import one_tree_bound
+
+    return one_tree_bound(instance.distances())

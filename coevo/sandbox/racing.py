@@ -1,0 +1,181 @@
+"""Racing: a candidate is stopped as soon as it is certain that its objective is worse than a bar.
+
+Certain means proved. The candidate hands its solutions over in stages; of the instances that it has solved the value
+is known, of the others a bound that no solution beats. Where the mean of both, rounded like an objective, is worse
+than the bar, the objective would be too: rounding and summation (`math.fsum`) keep the order. So nothing that is as
+good as the bar is ever stopped, and whether a candidate is stopped depends on its solutions alone, not on how fast
+anything was.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from coevo.errors import UserError
+from coevo.sandbox.claims import read_stage
+from coevo.sandbox.problem import Problem
+
+DECIMALS = 5
+"""Of an objective."""
+
+OUTRACED = "outraced"
+SAID = "stopped, because its objective was certain to be worse than the bar"
+"""The message of every candidate that was outraced: when it was stopped is not told, since that may differ."""
+
+_STAGES = 16
+_SLACK = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """The worst objective that is still of use.
+
+    Attributes:
+        objective: a candidate may be stopped only where it is certain to be worse than this.
+        minimize: whether smaller is better.
+    """
+
+    objective: float
+    minimize: bool
+
+
+def mean(values: Sequence[float]) -> float:
+    """The objective of a candidate that has `values` on the instances."""
+    return round(math.fsum(values) / len(values), DECIMALS)
+
+
+def stages(instances: int) -> tuple[int, ...]:
+    """After how many of the instances a candidate hands over what it has: the first, then each sixteenth of all."""
+    step = max(1, instances // _STAGES)
+    return tuple(sorted({1, *range(step, instances, step)} - {instances}))
+
+
+class Track:
+    """The bounds of a set of instances: says when a race is lost.
+
+    Attributes:
+        stages: see `stages`; empty where there is no bound, so no race.
+    """
+
+    def __init__(self, problem: Problem, instances: Sequence[object]) -> None:
+        """Keep the instances; their bounds are computed when `lost` is first asked, which may take a second."""
+        self._bound = cast("Callable[[object], float] | None", getattr(problem, "bound", None))
+        self._instances = instances
+        self._bounds: dict[bool, list[float]] = {}
+        self._computing = threading.Lock()
+        self.stages = stages(len(instances)) if callable(self._bound) else ()
+
+    def bounds(self, minimize: bool) -> list[float]:
+        """The bound of each instance.
+
+        Raises:
+            UserError: the problem's `bound` raises or gives no number.
+        """
+        with self._computing:
+            if minimize not in self._bounds:
+                self._bounds[minimize] = [
+                    bound_of(self._bound, instance, index, minimize) for index, instance in enumerate(self._instances)
+                ]
+            return self._bounds[minimize]
+
+    def compare(self, values: Sequence[float], minimize: bool) -> None:
+        """Hold values of the first instances against their bounds.
+
+        Raises:
+            UserError: a value is better than its bound, or as `bounds`.
+        """
+        for index, (value, bound) in enumerate(zip(values, self.bounds(minimize), strict=False)):
+            if value < bound if minimize else value > bound:
+                raise UserError(
+                    f"the problem's bound of instance {index} is {bound!r}, and a solution has {value!r}, which is "
+                    "better; mend `bound` in evaluate.py, or race no more: --set eoh.race=false"
+                )
+
+    def lost(self, values: Sequence[float], bar: Bar) -> bool:
+        """Whether a candidate with these values on the first instances is certain to be worse than `bar`.
+
+        Raises:
+            UserError: the problem's `bound` is wrong, as `compare` says.
+        """
+        self.compare(values, bar.minimize)
+        best = mean([*values, *self.bounds(bar.minimize)[len(values) :]])
+        return best > bar.objective if bar.minimize else best < bar.objective
+
+    def outraced(self, values: Sequence[float], bar: Bar) -> bool:
+        """Whether a candidate with these values is stopped at a stage: what a race would end with."""
+        return any(self.lost(values[:stage], bar) for stage in self.stages if stage <= len(values))
+
+
+def bound_of(bound: Callable[[object], float] | None, instance: object, index: int, minimize: bool) -> float:
+    """The problem's bound of an instance, weakened by what summation may differ in.
+
+    Raises:
+        UserError: it raises or gives no number.
+    """
+    assert bound is not None
+    try:
+        value = float(bound(instance))
+    except Exception as error:
+        raise UserError(
+            f"`bound` of evaluate.py raises for instance {index}: {type(error).__name__}: {error}"
+        ) from error
+    if math.isnan(value):
+        raise UserError(f"`bound` of evaluate.py gives {value} for instance {index}; expected a number")
+    slack = _SLACK * (1.0 + abs(value)) if math.isfinite(value) else 0.0
+    return value - slack if minimize else value + slack
+
+
+class Race:
+    """One candidate against a bar, as its stages come in.
+
+    Attributes:
+        values: of the instances whose solutions were valid so far.
+        lost: whether it is certain to be worse than the bar.
+    """
+
+    def __init__(self, track: Track, bar: Bar, value: Callable[[int, object], float]) -> None:
+        """Begin.
+
+        Args:
+            track: the bounds.
+            bar: to be worse than.
+            value: checks and values a solution of the instance of that index; raises for a bad one.
+        """
+        self._track, self._bar, self._value = track, bar, value
+        self._faulty = False
+        self.values: list[float] = []
+        self.lost = False
+
+    @property
+    def stages(self) -> tuple[int, ...]:
+        """When the candidate hands over what it has."""
+        return self._track.stages
+
+    def begin(self) -> None:
+        """Forget what came: the candidate is run again."""
+        self._faulty, self.values, self.lost = False, [], False
+
+    def look(self, claim: bytes) -> bool:
+        """Look at stages that came in; True as soon as the race is lost.
+
+        What is no list of solutions, or holds a bad one, is left to the end, where it is judged with all the rest.
+        """
+        for line in claim.removesuffix(b"\n").split(b"\n"):
+            if self._faulty or self.lost:
+                break
+            solutions = read_stage(line)
+            self._faulty = solutions is None
+            for solution in solutions or ():
+                try:
+                    self.values.append(self._value(len(self.values), solution))
+                except Exception:  # noqa: BLE001 - a solution of any shape may come; it is judged at the end
+                    self._faulty = True
+                    break
+            # Only where a stage of the schedule is whole: the answer shall not depend on what else was sent.
+            if not self._faulty and len(self.values) in self.stages:
+                self.lost = self._track.lost(self.values, self._bar)
+        return self.lost

@@ -1,0 +1,31 @@
+"""An answer that was stopped in a race is valid, has no return, and leaves open what nobody knows."""
+
+from coevo.learning import Judge, points
+from coevo.statuses import EXCLUDED, STATUSES, VALID, valid_share
+
+
+def test_outraced_is_valid_and_nobodys_fault():
+    assert {"ok", "outraced"} == VALID < set(STATUSES)
+    assert VALID.isdisjoint(EXCLUDED)
+
+
+def test_what_was_outraced_counts_as_valid():
+    assert valid_share({"ok": 1, "outraced": 2, "syntax": 1}) == 0.75
+    assert valid_share({"syntax": 3}) == valid_share({}) == 0.0
+
+
+def line(statuses, objectives):
+    return {
+        "kind": "batch", "generation": 0, "batch": 0, "operator": "e1", "members": 0, "statuses": statuses,
+        "objectives": objectives, "best": None, "metrics": {}, "zero_update": "", "update": None,
+        "ledger": {"calls": 4}, "time": {"seconds": 1.0},
+    }  # fmt: skip
+
+
+def test_a_batch_with_outraced_answers_has_a_valid_rate_and_no_score():
+    judge = Judge("minimize", 7.0)
+    (raced, plain), _ = points([line({"ok": 1, "outraced": 2, "syntax": 1}, [6.0]), line({"ok": 4}, [6.0] * 4)], judge)
+
+    assert (raced.valid, raced.better, raced.score, raced.best) == (0.75, None, None, 6.0)
+    assert (plain.valid, plain.better) == (1.0, 1.0)
+    assert plain.score is not None
