@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 
 from coevo.learning import Point
@@ -80,11 +81,11 @@ class _Draft:
         )  # fmt: skip
         if any(reading.probes for reading in self._readings):
             return [*probes, best]
-        valid = Panel(
-            self._title("Valid answers of a batch"), CALLS, "share", self._curves("batches", _valid), percent=True,
-            span=SPAN,
-        )  # fmt: skip
-        return [best, valid]
+        # Of one batch it is the luck of ten answers.
+        valid: dict[str, list[Curve]] = {arm: [] for arm in self._arms}
+        for reading in self._readings:
+            valid[reading.run.arm].append(_valid_so_far(reading.batches))
+        return [best, Panel(self._title("Valid answers so far"), CALLS, "share", valid, percent=True, span=SPAN)]
 
     def _title(self, text: str) -> str:
         return f"{self._of}{text.lower()}" if self._of else text
@@ -96,6 +97,12 @@ class _Draft:
             points: Sequence[Point] = getattr(reading, kind)
             found[reading.run.arm].append([(p.calls, y) for p in points if (y := value(p)) is not None])
         return found
+
+
+def _valid_so_far(batches: Sequence[Point]) -> Curve:
+    answers = list(accumulate(point.answers for point in batches))
+    valid = accumulate(point.valid * point.answers for point in batches)
+    return [(p.calls, v / n) for p, v, n in zip(batches, valid, answers, strict=True) if n]
 
 
 def _valid(point: Point) -> float | None:
