@@ -96,7 +96,7 @@ class Trials:
             track.compare(found.per_instance, minimize)
         except UserError as error:
             return Row("failure", name, str(error))
-        bound = mean(track.bounds(minimize))
+        bound = mean(track.bounds(minimize)) + 0.0  # -0.0 is 0.0
         return Row("ok", name, f"objective {found.objective}, bound {bound}: not beaten on any instance")
 
     def better(self, one: float, other: float) -> bool:
