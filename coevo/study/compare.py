@@ -35,6 +35,8 @@ def compare_runs(runs: Sequence[str], folder: str = "runs", out: Path | None = N
     for run, place in zip(found, places, strict=True):
         if places.count(place) > 1:
             raise UserError(f"run {run.address!r} is named twice")
+    if out is not None and any((out / name).exists() for name in ("study.json", "config.toml")):
+        raise UserError(f"--out got {str(out)!r}, which is the folder of a study or a run; choose another")
     frame, subjects = arrange({run.path: run.config() for run in found})
     readings: list[Reading] = [read(subject) for subject in subjects]
     result = comparison(frame, readings)
@@ -46,21 +48,41 @@ def compare_runs(runs: Sequence[str], folder: str = "runs", out: Path | None = N
 
 def arrange(configs: Mapping[Path, Mapping[str, Json]]) -> tuple[Frame, list[Subject]]:
     """Which runs are an arm, from folder → configuration."""
-    several = len({str(config.get("task")) for config in configs.values()}) > 1
+    problems: dict[str, str] = {}
+    for config in configs.values():
+        label, number = _problem_name(config), 2
+        while label in problems.values() and _problem(config) not in problems:
+            label, number = f"{_problem_name(config)} {number}", number + 1
+        problems.setdefault(_problem(config), label)
     kinds: dict[str, str] = {}
     subjects: list[Subject] = []
     for path, config in configs.items():
         seed, name = int(config.get("seed", 0)), str(config.get("name") or path.name)
-        cell = Cell(str(config.get("task"))) if several else Cell()
+        cell = Cell(problems[_problem(config)]) if len(problems) > 1 else Cell()
         kind, taken = _kind(config), {(s.cell, s.arm, s.seed) for s in subjects}
-        short = name.removesuffix(f"-s{seed}")
-        for arm in (short, name, str(path)):
-            if kinds.get(arm, kind) == kind and (cell, arm, seed) not in taken:
-                break
+        alike = [arm for arm, of_arm in kinds.items() if of_arm == kind]
+        free = (
+            label
+            for label in (*alike, name.removesuffix(f"-s{seed}"), name)
+            if kinds.get(label, kind) == kind and (cell, label, seed) not in taken
+        )
+        arm = next(free, str(path))
         kinds[arm] = kind
         subjects.append(Subject(arm, seed, name, path, cell))
     arms, seeds, cells = (tuple(dict.fromkeys(getattr(s, key) for s in subjects)) for key in ("arm", "seed", "cell"))
     return Frame("comparison", arms, seeds, cells, ""), subjects
+
+
+def _problem(config: Mapping[str, Json]) -> str:
+    """Task and options but those that change no result: other rules or another folder are another problem."""
+    task = str(config.get("task"))
+    options = {k: v for k, v in config.get(task, {}).items() if k not in ("cache", "workers")}
+    return dumps([task, options])
+
+
+def _problem_name(config: Mapping[str, Json]) -> str:
+    task = str(config.get("task"))
+    return Path(str(config.get(task, {}).get("folder", task))).name
 
 
 def _kind(config: Mapping[str, Json]) -> str:

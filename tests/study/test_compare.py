@@ -34,11 +34,29 @@ def test_equal_runs_are_told_apart_by_name_or_place():
 
 
 def test_every_task_is_a_problem_with_arms_of_the_same_names():
-    runs = configured(**{"a-s0": {}, "b-s0": {"task": "other", "other": {"count": 3}}})
+    runs = configured(**{"a-s0": {}, "b-s0": {"task": "other", "param": "none"}})
     runs[Path("x/a-s0")] = {**BASE, "task": "other", "name": "a-s0"}
     frame, subjects = arrange(runs)
     assert [str(cell) for cell in frame.cells] == ["aim", "other"]
     assert [(str(s.cell), s.arm) for s in subjects] == [("aim", "a"), ("other", "b"), ("other", "a")]
+
+
+def test_other_rules_and_other_folders_are_other_problems():
+    runs = configured(
+        **{
+            "a-s0": {},
+            "a-s1": {"seed": 1, "aim": {"rules": "paper"}},
+            "p": {"task": "heuristics", "heuristics": {"folder": "x/cover"}},
+            "q": {"task": "heuristics", "heuristics": {"folder": "y/cover", "cache": False}},
+        }
+    )
+    assert [str(cell) for cell in arrange(runs)[0].cells] == ["aim", "aim 2", "cover", "cover 2"]
+
+
+def test_runs_of_any_names_that_differ_by_seed_only_are_one_arm():
+    frame, subjects = arrange(configured(x1={"seed": 1}, x2={"seed": 2}))
+    assert frame.arms == ("x1",)
+    assert [s.seed for s in subjects] == [1, 2]
 
 
 @pytest.fixture
