@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-from coevo.config import FOLDER_TASK, RunConfig
+from coevo.config import RunConfig, problem_name
 from coevo.discovery import LOCAL_PLUGIN, Registries, load
 from coevo.errors import UserError
 from coevo.interfaces import Brief, ContextUpdater, Engine, ParameterUpdater
@@ -161,7 +161,7 @@ def run_path(config: RunConfig) -> Path:
         if last != last.strip() or last.startswith("-") or last in ("", ".", ".."):
             raise UserError(f"--name got {config.name!r}: expected a name such as 'first', without spaces around it")
         return Path(config.name) if os.sep in config.name else runs / config.name
-    task = Path(str(config.options[config.task]["folder"])).name if config.task == FOLDER_TASK else config.task
+    task = problem_name(config.task, config.options)
     number = 1
     while os.path.lexists(path := runs / f"{task}-{config.param}-{config.context}-{number}"):
         number += 1

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, cast
 
@@ -198,13 +198,27 @@ def build(data: Mapping[str, Json], tables: Sequence[str]) -> RunConfig:
 def _expand_task(own: dict[str, Json], options: dict[str, dict[str, Json]], tables: Sequence[str]) -> None:
     """A task given as the folder of a problem is the task `FOLDER_TASK` with that folder."""
     task = own.get("task")
-    if not isinstance(task, str) or task in tables or not (os.sep in task or os.path.isdir(task)):
-        return
+    if isinstance(task, str) and (folder := problem_folder(task, tables)) is not None:
+        own["task"] = FOLDER_TASK
+        options[FOLDER_TASK] = {**options.get(FOLDER_TASK, {}), "folder": folder}
+
+
+def problem_folder(task: str, names: Container[str]) -> str | None:
+    """The folder of the problem that `task` is, absolute: a run is resumed from any. None where it is a name.
+
+    Raises:
+        UserError: it can only be a folder, and is none.
+    """
+    if task in names or not (os.sep in task or os.path.isdir(task)):
+        return None
     if not os.path.isdir(task):
         raise UserError(f"no folder {task!r} to read a problem from; for tasks by name see: coevo tasks")
-    own["task"] = FOLDER_TASK
-    # A run is resumed from any folder.
-    options[FOLDER_TASK] = {**options.get(FOLDER_TASK, {}), "folder": os.path.abspath(task)}
+    return os.path.abspath(task)
+
+
+def problem_name(task: str, options: Mapping[str, Mapping[str, Json]]) -> str:
+    """What a reader calls a task: its own name, or that of its problem's folder."""
+    return Path(str(options.get(task, {}).get("folder", task))).name if task == FOLDER_TASK else task
 
 
 def _explain(error: pydantic.ValidationError) -> str:

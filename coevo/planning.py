@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from coevo.dealing import PlanSettings, Prepared, plan
 from coevo.errors import PluginError, UserError
@@ -20,6 +21,9 @@ PROBE_EVERY = 5
 """Generations between probes where the weights are trained and nothing is said."""
 PROBES_FIT = 8
 """Probes that a budget must have room for before it is spent on any, where nothing is said."""
+
+Costs: TypeAlias = list[tuple[str, tuple[int, int]]]
+"""(key, (tokens of the prompt, of the answer at most)) of each request."""
 
 
 def a_batch(asked: object) -> Batch | None:
@@ -153,8 +157,10 @@ class Planner:
         if budget.calls is not None:
             tries.spare = budget.calls - ledger.calls - self._most_calls(planned)
         if budget.tokens is not None:
-            tries.spare_tokens = budget.tokens - ledger.tokens - sum(self._most_tokens(each) for each in planned)
-            tries.costs = dict(self._costs(planned[0]))
+            first = self._costs(planned[0])
+            most = _most(first) + sum(self._most_tokens(each) for each in planned[1:])
+            tries.spare_tokens = budget.tokens - ledger.tokens - most
+            tries.costs = dict(first)
         return tries
 
     def _most_calls(self, planned: Sequence[Prepared]) -> int:
@@ -171,19 +177,23 @@ class Planner:
         )
 
     def _most_tokens(self, prepared: Prepared) -> int:
-        return sum(prompt + answer for _, (prompt, answer) in self._costs(prepared))
+        return _most(self._costs(prepared))
 
-    def _costs(self, prepared: Prepared) -> list[tuple[str, tuple[int, int]]]:
+    def _costs(self, prepared: Prepared) -> Costs:
         """Tokens of each request by its `key`: of its prompt, and of its answer at most."""
         count = getattr(self.engine, "count_tokens", None)
         if count is None or self.brief.max_calls > 1 or hasattr(self.task, "run"):
             raise UserError(
                 "--tokens needs an engine that counts tokens and a task of one call an episode; use --calls instead"
             )
-        costs: list[tuple[str, tuple[int, int]]] = []
+        costs: Costs = []
         for cell in (cell for chunk in prepared.chunks for cell in chunk.cells):
             episode = self.task.episode(prepared.examples[cell.example], prepared.batch.contexts[cell.context])
             for request in episode.requests():
                 answer = (request.sampling or self.sampling).max_new_tokens
                 costs.append((key(request), (count(request), answer)))
         return costs
+
+
+def _most(costs: Costs) -> int:
+    return sum(prompt + answer for _, (prompt, answer) in costs)

@@ -20,7 +20,7 @@ from time import perf_counter
 from typing import Any, Protocol, cast
 
 from coevo.bench.plain import PLAIN, Reference, load_plain
-from coevo.config import FOLDER_TASK
+from coevo.config import FOLDER_TASK, problem_folder
 from coevo.discovery import load
 from coevo.errors import UserError
 from coevo.records import Json
@@ -141,16 +141,14 @@ def bench_evaluations(
 def _make(task: str, options: Mapping[str, Json]) -> tuple[str, dict[str, Any], ProgramTask]:
     """The name of the task in the registry, its options, checked, and the task, which is not started."""
     tasks = cast("Registry[object]", load().registries().tasks)
-    is_folder = task not in tasks and (os.sep in task or os.path.isdir(task))
-    if is_folder and not os.path.isdir(task):
-        raise UserError(f"no folder {task!r} to read a problem from; for tasks by name see: coevo tasks")
-    name = FOLDER_TASK if is_folder else tasks.entry(task).name
+    folder = problem_folder(task, tasks)
+    name = FOLDER_TASK if folder is not None else tasks.entry(task).name
     for owner, table in options.items():
         if owner != name or not isinstance(table, dict):
             raise UserError(f"--set got {owner!r}: this bench takes options of its task, {name}.option=value")
     given = dict(cast("dict[str, Json]", options.get(name, {})))
-    if is_folder:
-        given["folder"] = os.path.abspath(task)
+    if folder is not None:
+        given["folder"] = folder
     made = tasks.create(name, given)
     if not hasattr(made, "problem") or not hasattr(made, "template"):
         raise UserError(f"task {name!r} has no programs to evaluate; expected a problem folder, or the name of one")

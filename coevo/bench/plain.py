@@ -6,7 +6,6 @@ of evaluate.py's. Only the bench calls it, in its own process, for the problem's
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import random
 import sys
@@ -19,6 +18,7 @@ from typing import TypeAlias, cast
 import numpy as np
 
 from coevo.errors import CheckFailedError, UserError
+from coevo.sandbox.problem import import_file
 
 PLAIN = "plain.py"
 PATIENCE = 3.0
@@ -37,15 +37,7 @@ def load_plain(file: Path) -> Plain | None:
     """
     if not file.is_file():
         return None
-    spec = importlib.util.spec_from_file_location(f"coevo_plain_{file.resolve().parent.name}", file)
-    if spec is None or spec.loader is None:
-        raise UserError(f"{str(file)!r} is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise UserError(f"{str(file)!r} cannot be imported: {type(error).__name__}: {error}") from error
-    evaluate = getattr(module, "evaluate", None)
+    evaluate = getattr(import_file(file, "coevo_plain"), "evaluate", None)
     if not callable(evaluate):
         raise UserError(f"{str(file)!r} defines no function 'evaluate'; expected evaluate(function, instance)")
     return cast(Plain, evaluate)

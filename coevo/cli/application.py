@@ -54,21 +54,7 @@ def build_app(plugins: Plugins) -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(_root)
-    for module in (
-        running,
-        plan,
-        tune,
-        study,
-        compare,
-        reading,
-        report,
-        models,
-        serving,
-        catalogue,
-        new,
-        doctor,
-        bench,
-    ):
+    for module in COMMANDS:
         module.add_commands(app, plugins)
     discovery.notify(plugins.manager, "register_commands", _complain, app=app)
     _check_names(app)

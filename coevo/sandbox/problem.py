@@ -6,6 +6,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Protocol, cast
 
 from coevo.errors import UserError
@@ -44,20 +45,36 @@ def load_problem(file: Path) -> Problem:
     """
     if not file.is_file():
         raise UserError(f"no problem at {str(file)!r}; expected an evaluate.py")
-    name = f"coevo_problem_{file.resolve().parent.name}"
-    spec = importlib.util.spec_from_file_location(name, file)
-    if spec is None or spec.loader is None:
-        raise UserError(f"{str(file)!r} is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise UserError(f"problem {str(file)!r} cannot be imported: {type(error).__name__}: {error}") from error
+    module = import_file(file, "coevo_problem", "problem ")
     missing = [function for function in _FUNCTIONS if not callable(getattr(module, function, None))]
     if missing:
         raise UserError(f"problem {str(file)!r} defines no function {', '.join(map(repr, missing))}")
     return cast(Problem, module)
+
+
+def import_file(file: Path, prefix: str, what: str = "") -> ModuleType:
+    """Import a file of a problem's folder.
+
+    Args:
+        file: which is there.
+        prefix: of the module's name; the folder's comes after it.
+        what: it is called in a complaint, with a space behind it.
+
+    Raises:
+        UserError: it is no Python file, or its import fails.
+    """
+    name = f"{prefix}_{file.resolve().parent.name}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise UserError(f"{str(file)!r} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    # `dataclass` and others look a class's module up.
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise UserError(f"{what}{str(file)!r} cannot be imported: {type(error).__name__}: {error}") from error
+    return module
 
 
 def load_instances(problem: Problem, file: Path, split: str, options: Mapping[str, object]) -> list[object]:

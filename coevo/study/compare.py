@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import count
 from pathlib import Path
 
 from coevo.codec import dumps
+from coevo.config import problem_name
 from coevo.errors import UserError
 from coevo.folder import RunFolder
 from coevo.records import Json
 from coevo.study.comparison import comparison
 from coevo.study.frame import Cell, Frame, Subject
 from coevo.study.output import Place, publish
-from coevo.study.results import Reading, read
+from coevo.study.results import read
 from coevo.study.standing import NO_RESULT
 
 
@@ -38,27 +40,22 @@ def compare_runs(runs: Sequence[str], folder: str = "runs", out: Path | None = N
     if out is not None and any((out / name).exists() for name in ("study.json", "config.toml")):
         raise UserError(f"--out got {str(out)!r}, which is the folder of a study or a run; choose another")
     frame, subjects = arrange({run.path: run.config() for run in found})
-    readings: list[Reading] = [read(subject) for subject in subjects]
+    readings = [read(subject) for subject in subjects]
     result = comparison(frame, readings)
     if out is not None:
-        again = "choose another with --out"
-        publish(Place(out, "compare", again), frame, result, readings)
+        publish(Place(out, "compare", "choose another with --out"), frame, result, readings)
     return result
 
 
 def arrange(configs: Mapping[Path, Mapping[str, Json]]) -> tuple[Frame, list[Subject]]:
     """Which runs are an arm, from folder → configuration."""
-    problems: dict[str, str] = {}
-    for config in configs.values():
-        label, number = _problem_name(config), 2
-        while label in problems.values() and _problem(config) not in problems:
-            label, number = f"{_problem_name(config)} {number}", number + 1
-        problems.setdefault(_problem(config), label)
+    problems = {path: _problem(config) for path, config in configs.items()}
+    labels = _labels({problems[path]: _name(config) for path, config in configs.items()})
     kinds: dict[str, str] = {}
     subjects: list[Subject] = []
     for path, config in configs.items():
         seed, name = int(config.get("seed", 0)), str(config.get("name") or path.name)
-        cell = Cell(problems[_problem(config)]) if len(problems) > 1 else Cell()
+        cell = Cell(labels[problems[path]]) if len(labels) > 1 else Cell()
         kind, taken = _kind(config), {(s.cell, s.arm, s.seed) for s in subjects}
         alike = [arm for arm, of_arm in kinds.items() if of_arm == kind]
         free = (
@@ -80,9 +77,17 @@ def _problem(config: Mapping[str, Json]) -> str:
     return dumps([task, options])
 
 
-def _problem_name(config: Mapping[str, Json]) -> str:
-    task = str(config.get("task"))
-    return Path(str(config.get(task, {}).get("folder", task))).name
+def _name(config: Mapping[str, Json]) -> str:
+    return problem_name(str(config.get("task")), config)
+
+
+def _labels(names: Mapping[str, str]) -> dict[str, str]:
+    """Problem → its name, numbered where another has it already."""
+    labels: dict[str, str] = {}
+    for problem, name in names.items():
+        numbered = (name if number == 1 else f"{name} {number}" for number in count(1))
+        labels[problem] = next(label for label in numbered if label not in labels.values())
+    return labels
 
 
 def _kind(config: Mapping[str, Json]) -> str:

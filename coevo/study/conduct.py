@@ -22,7 +22,7 @@ from coevo.study.output import Place, publish
 from coevo.study.plan import PlannedRun, Study, read_study
 from coevo.study.progress import Progress
 from coevo.study.results import FAILED, Reading
-from coevo.study.standing import check_same, is_there
+from coevo.study.standing import check_same
 
 
 def run_study(
@@ -46,7 +46,7 @@ def run_study(
     if (study.folder / "config.toml").exists():
         raise UserError(f"{str(study.folder)!r} is a run; give the study another name")
     registries = plugins.registries()
-    damaged = [(run, reason) for run in study.runs if is_there(run.subject) and (reason := check_same(run, registries))]
+    damaged = [(run, reason) for run in study.runs if run.subject.begun and (reason := check_same(run, registries))]
     progress = Progress(study, quiet)
     for run, reason in damaged:
         progress.readings[run.subject.path] = Reading(run.subject, FAILED, reason)
@@ -114,7 +114,7 @@ def _claimed(study: Study) -> Generator[None]:
 
 def _run_all(missing: Sequence[PlannedRun], progress: Progress, plugins: Plugins, *, show: bool) -> None:
     for run in missing:
-        if is_there(run.subject):
+        if run.subject.begun:
             # Somebody may be at it with `coevo resume`: the run itself says so, before another is started.
             with RunFolder(run.subject.path).lock():
                 pass
@@ -131,7 +131,7 @@ def _run_one(run: PlannedRun, plugins: Plugins, *, show: bool) -> str:
     from coevo.app import run as start
 
     try:
-        if is_there(run.subject):
+        if run.subject.begun:
             resume(str(run.subject.path), run.config.runs, plugins, quiet=not show)
         else:
             start(run.config if show else run.config.model_copy(update={"loggers": ()}), plugins)

@@ -42,6 +42,11 @@ class Subject:
         """Its name within the comparison."""
         return "/".join((*self.cell.parts, self.name))
 
+    @property
+    def begun(self) -> bool:
+        """Whether it was begun."""
+        return (self.path / "config.toml").is_file()
+
 
 @dataclass(frozen=True, slots=True)
 class Frame:

@@ -15,7 +15,6 @@ from coevo.study.frame import Cell
 from coevo.study.output import Place, publish
 from coevo.study.plan import PlannedRun, Study
 from coevo.study.results import Reading, read
-from coevo.study.standing import is_there
 from coevo.study.tables import ending
 
 
@@ -47,7 +46,7 @@ class Progress:
     def starts(self, run: PlannedRun) -> None:
         """Say which run of how many, and how long it will take."""
         number = self.study.runs.index(run) + 1
-        verb = "goes on" if is_there(run.subject) else "starts"
+        verb = "goes on" if run.subject.begun else "starts"
         left = remaining(self.missing(), self.readings)
         about = "" if left is None else f", about {duration(left)} left"
         elapsed = duration(self.clock() - self._began)

@@ -64,7 +64,7 @@ def read(run: Subject, failure: str = "") -> Reading:
 
     A run that is damaged has failed, and says of what.
     """
-    if not (run.path / "config.toml").is_file():
+    if not run.begun:
         return Reading(run, FAILED if failure else WAITING, failure)
     try:
         return _read(run, RunFolder(run.path), failure)

@@ -12,16 +12,10 @@ from coevo.discovery import Registries
 from coevo.errors import UserError
 from coevo.folder import RunFolder
 from coevo.records import Json
-from coevo.study.frame import Subject
 from coevo.study.plan import PlannedRun
 
 NO_RESULT = ("loggers", "name", "runs", "anchor_seconds")
 """Keys of a run that change nothing of its results."""
-
-
-def is_there(run: Subject) -> bool:
-    """Whether the run was begun."""
-    return (run.path / "config.toml").is_file()
 
 
 def check_same(run: PlannedRun, registries: Registries) -> str:

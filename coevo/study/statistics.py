@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import fmean, stdev
 
 import numpy as np
+from numpy.typing import NDArray
 
 CONFIDENCE = 0.95
 DRAWS = 20_000
@@ -49,9 +51,14 @@ def bootstrap(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[
         confidence: between 0 and 1.
     """
     numbers = np.asarray(values, dtype=np.float64)
-    chosen = np.random.default_rng(0).integers(numbers.size, size=(DRAWS, numbers.size))
     tail = (1.0 - confidence) / 2.0
     # Percentiles that are means of resamples, not points between two of them.
-    low, high = np.quantile(numbers[chosen].mean(axis=1), [tail, 1.0 - tail], method="nearest")
+    low, high = np.quantile(numbers[_resamples(numbers.size)].mean(axis=1), [tail, 1.0 - tail], method="nearest")
     # Summation may round a mean of equal values beyond them.
     return max(float(low), float(numbers.min())), min(float(high), float(numbers.max()))
+
+
+@lru_cache(maxsize=8)
+def _resamples(size: int) -> NDArray[np.int64]:
+    """Which numbers are drawn, (DRAWS, size); a table asks for the same ones hundreds of times."""
+    return np.random.default_rng(0).integers(size, size=(DRAWS, size))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from coevo import statuses
 from coevo.buffer import default_credit, with_credits
 from coevo.dealing import PlanSettings, Prepared, plan
 from coevo.errors import RunError
@@ -17,7 +18,7 @@ from coevo.records import Batch, Buffer, Context, Example, Perturbation, Rollout
 from coevo.rollouts import Collector
 from coevo.seeds import derive, noise_seed
 from coevo.shaping import Floats, bounded_credit
-from coevo.statuses import EXCLUDED, VALID
+from coevo.statuses import EXCLUDED
 
 TUNE = "tune"
 
@@ -126,7 +127,7 @@ def _why_nothing(rollouts: Sequence[Rollout]) -> str:
 def valid_share(rollouts: Sequence[Rollout]) -> float:
     """Share of valid answers among those that engine and judge did not fail at, 0 of none."""
     judged = [r for r in rollouts if r.status not in EXCLUDED]
-    return sum(r.status in VALID for r in judged) / len(judged) if judged else 0.0
+    return statuses.valid_share(Counter(r.status for r in judged))
 
 
 def equal_share(rollouts: Sequence[Rollout], members: int) -> float:
