@@ -3,12 +3,17 @@
 import os
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 # Before torch is loaded. Threads that spin on a busy machine slow the engine several times.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ["HF_HUB_OFFLINE"] = "1"
 # What a test evaluates is neither taken from the user's cache nor left there.
 os.environ["COEVO_EVALUATIONS"] = "off"
+
+# A slow machine is no failure of a law.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 
 @pytest.fixture

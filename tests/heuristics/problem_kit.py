@@ -9,13 +9,10 @@ from pathlib import Path
 from typing import Any, cast
 
 import coevo_heuristics
-from coevo.sandbox import Evaluation, Evaluator, Limits, load_problem
+from coevo.sandbox import Evaluation, Evaluator, load_problem
+from tests.sandbox_limits import AMPLE, SMALL
 
 PROBLEMS = Path(coevo_heuristics.__file__).parent / "problems"
-# A loop or a hog shall end soon; a good candidate takes a tenth of this.
-LIMITS = Limits(cpu_seconds=1.0, wall_seconds=4.0, memory_mb=128, output_kb=1024, file_mb=16, processes=16)
-# For candidates that use up what they get themselves, and not before a good heuristic.
-ROOMY = Limits(cpu_seconds=1.5, wall_seconds=8.0, memory_mb=256, output_kb=1024, file_mb=16, processes=16)
 # Put before a good heuristic; what these do has nothing to do with the problem.
 HOSTILE = {
     "an endless loop": ("while True: pass", "timeout"),
@@ -141,9 +138,12 @@ def source(text: str) -> str:
     return f"import numpy as np\n{text}\n"
 
 
-def evaluator_of(name: str, limits: Limits = ROOMY) -> Evaluator:
-    """Candidates for a problem on its search split."""
-    return Evaluator(PROBLEMS / name, "train", specification(name)["entry"], limits=limits, workers=2)
+def evaluator_of(name: str, hasty: bool = False, **options: object) -> Evaluator:
+    """Candidates for a problem on its search split; a `hasty` one is for what has to be stopped."""
+    limits = SMALL if hasty else AMPLE
+    return Evaluator(
+        PROBLEMS / name, "train", specification(name)["entry"], limits=limits, workers=2, options=options
+    )  # fmt: skip
 
 
 def mean(problem: Any, function: Callable[..., object], instances: Sequence[Any], shift: int = 0) -> float:

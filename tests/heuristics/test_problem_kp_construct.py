@@ -10,7 +10,6 @@ from coevo.sandbox import Evaluator
 
 from .problem_kit import (
     HOSTILE,
-    LIMITS,
     PROBLEMS,
     attacked,
     entry_of,
@@ -39,7 +38,13 @@ PUBLISHED = {
 
 @pytest.fixture(scope="module")
 def evaluator() -> Iterator[Evaluator]:
-    with evaluator_of(NAME, LIMITS) as evaluator:
+    with evaluator_of(NAME) as evaluator:
+        yield evaluator
+
+
+@pytest.fixture(scope="module")
+def hasty() -> Iterator[Evaluator]:
+    with evaluator_of(NAME, hasty=True, count=1) as evaluator:
         yield evaluator
 
 
@@ -87,7 +92,7 @@ def test_the_templates_are_density_greedy_as_they_are(hole: str, evaluator: Eval
 @pytest.mark.parametrize("hole", ["function", "expression"])
 def test_the_templates_do_not_depend_on_the_rules(hole: str, rules: str) -> None:
     options = {"rules": rules, "count": 8}
-    with Evaluator(PROBLEMS / NAME, "train", ENTRY, limits=LIMITS, workers=1, options=options) as evaluator:
+    with Evaluator(PROBLEMS / NAME, "train", ENTRY, workers=1, options=options) as evaluator:
         assert list(evaluator.evaluate(seed(NAME, hole)).per_instance) == greedy("train", count=8)
 
 
@@ -147,11 +152,15 @@ def test_an_expression_must_give_finite_scores(text: str, status: str, evaluator
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_candidate_ends_as_written_and_harms_nobody(name: str, evaluator: Evaluator) -> None:
+def test_a_hostile_candidate_ends_as_written_and_harms_nobody(
+    name: str, evaluator: Evaluator, hasty: Evaluator
+) -> None:
     attack, status = HOSTILE[name]
     good = seed(NAME, "function")
+    chosen = hasty if status == "timeout" else evaluator
 
-    assert attacked(evaluator, attack, good).status == status
+    assert attacked(chosen, attack, good).status == status
+    assert chosen.evaluate(good).status == "ok"
     assert evaluator.evaluate(good).objective == GREEDY
 
 
@@ -179,7 +188,7 @@ NONE = f"{HEADER}\n    return None if remaining_capacity < 5 else int(np.argmax(
 )
 def test_the_rules_of_the_paper_differ_where_they_are_said_to(rules: str, source: str, status: str) -> None:
     options = {"rules": rules, "count": 4}
-    with Evaluator(PROBLEMS / NAME, "train", ENTRY, limits=LIMITS, workers=1, options=options) as evaluator:
+    with Evaluator(PROBLEMS / NAME, "train", ENTRY, workers=1, options=options) as evaluator:
         evaluation = evaluator.evaluate(source)
         assert evaluation.status == status, evaluation
         if source == FRACTION and status == "ok":

@@ -100,16 +100,19 @@ def test_a_failing_expression_has_a_status_and_no_number(
         ("return object().x", "exception"),
     ],
 )
-def test_a_failing_function_has_a_status_and_no_number(body: str, status: str, slow_task: HeuristicTask) -> None:
+def test_a_failing_function_has_a_status_and_no_number(
+    body: str, status: str, function_task: HeuristicTask, hasty_task: HeuristicTask
+) -> None:
     header = "def select_next_node(current_node, destination_node, unvisited_nodes, distance_matrix):"
-    result = attempt(slow_task, f"```python\n{header}\n    {body}\n```")
+    task = hasty_task if status == "timeout" else function_task
+    result = attempt(task, f"```python\n{header}\n    {body}\n```")
     assert (result.status, result.return_, dict(result.metrics)) == (status, None, {})
     assert result.artifacts["code_key"]
     assert result.artifacts["message"]
 
 
 @pytest.fixture(scope="module")
-def slow_task(function_task: HeuristicTask):
+def hasty_task(function_task: HeuristicTask):
     task = from_folder(function_task.problem.folder, hole="function", cpu_seconds=0.5, instance_options={"count": 2})
     task.start()
     yield task

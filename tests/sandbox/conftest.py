@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from coevo.sandbox import Evaluator, Limits
+from coevo.sandbox import Evaluator
+from tests.sandbox_limits import AMPLE, SMALL
 
 PROBLEM = Path(__file__).parents[2] / "tasks/coevo_heuristics/problems/tsp_construct"
 NEAREST = 7.00437
-LIMITS = Limits(cpu_seconds=0.8, wall_seconds=2.5, memory_mb=128, output_kb=1024, file_mb=16, processes=16)
+NEAREST_FIRST = 6.05124  # on the first instance
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
@@ -31,17 +32,43 @@ def expression(text: str) -> str:
     return (PROBLEM / "template_expression.py").read_text("utf-8").replace("d_current  # coevo: hole", text)
 
 
-@pytest.fixture(scope="session")
-def evaluator() -> Iterator[Evaluator]:
-    with Evaluator(PROBLEM, "train", "select_next_node", limits=LIMITS, workers=2) as evaluator:
-        yield evaluator
+class Evaluators:
+    """Evaluators for the problem, started as they are asked for."""
+
+    def __init__(self) -> None:
+        self._started: dict[tuple[bool, bool], Evaluator] = {}
+
+    def __call__(self, status: str = "ok", *, namespaces: bool = True) -> Evaluator:
+        """One for a candidate that ends with `status`: what has to be stopped gets one instance and small limits."""
+        hasty = status == "timeout"
+        if (hasty, namespaces) not in self._started:
+            self._started[hasty, namespaces] = Evaluator(
+                PROBLEM, "train", "select_next_node", limits=SMALL if hasty else AMPLE, workers=2,
+                options={"count": 1} if hasty else {}, namespaces=namespaces,
+            )  # fmt: skip
+        return self._started[hasty, namespaces]
+
+    def close(self) -> None:
+        for evaluator in self._started.values():
+            evaluator.close()
 
 
 @pytest.fixture(scope="session")
-def plain_evaluator() -> Iterator[Evaluator]:
+def evaluators() -> Iterator[Evaluators]:
+    found = Evaluators()
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="session")
+def evaluator(evaluators: Evaluators) -> Evaluator:
+    return evaluators()
+
+
+@pytest.fixture(scope="session")
+def plain_evaluator(evaluators: Evaluators) -> Evaluator:
     """What is left on a system without namespaces."""
-    with Evaluator(PROBLEM, "train", "select_next_node", limits=LIMITS, workers=2, namespaces=False) as evaluator:
-        yield evaluator
+    return evaluators(namespaces=False)
 
 
 def sandbox_processes(run: int | None = None) -> list[int]:

@@ -12,7 +12,7 @@ import pytest
 
 from coevo.sandbox import Evaluation, Evaluator
 
-from .conftest import NEAREST, linux, sandbox_processes
+from .conftest import NEAREST, NEAREST_FIRST, Evaluators, linux, sandbox_processes
 
 pytestmark = linux
 
@@ -142,12 +142,14 @@ def judged(evaluator: Evaluator, attack: str, good: str) -> Evaluation:
 def assert_unharmed(evaluator: Evaluator, good: str, before: list[int]) -> None:
     assert sorted(sandbox_processes()) == before
     after = evaluator.evaluate(good)
-    assert (after.status, after.objective) == ("ok", NEAREST), after
+    expected = NEAREST_FIRST if len(after.per_instance) == 1 else NEAREST
+    assert (after.status, after.objective) == ("ok", expected), after
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_candidate_ends_as_written_and_harms_nobody(name: str, evaluator: Evaluator, good: str) -> None:
+def test_a_hostile_candidate_ends_as_written_and_harms_nobody(name: str, evaluators: Evaluators, good: str) -> None:
     attack, status = HOSTILE[name]
+    evaluator = evaluators(status)
     before = sorted(sandbox_processes())
 
     evaluation = judged(evaluator, attack, good)
@@ -174,9 +176,10 @@ def test_a_candidate_cannot_leave_its_file_system(name: str, evaluator: Evaluato
 
 @pytest.mark.parametrize("name", UNCONFINED)
 def test_without_namespaces_the_statuses_and_the_clean_end_are_the_same(
-    name: str, plain_evaluator: Evaluator, good: str
+    name: str, evaluators: Evaluators, good: str
 ) -> None:
     attack, status = HOSTILE[name]
+    plain_evaluator = evaluators(status, namespaces=False)
     before = sorted(sandbox_processes())
 
     evaluation = judged(plain_evaluator, attack, good)
@@ -253,10 +256,10 @@ def test_a_listener_on_the_loopback_device_cannot_be_reached(
 
 @pytest.mark.parametrize("namespaces", [True, False])
 def test_a_fork_bomb_does_not_disturb_those_that_run_beside_it(
-    namespaces: bool, evaluator: Evaluator, plain_evaluator: Evaluator, good: str
+    namespaces: bool, evaluators: Evaluators, good: str
 ) -> None:
-    chosen = evaluator if namespaces else plain_evaluator
     bomb, status = HOSTILE["a fork bomb that goes on"]
+    chosen = evaluators(status, namespaces=namespaces)
     with ThreadPoolExecutor(2) as pool:
         bombs = pool.submit(chosen.evaluate, f"{good}\n{bomb}")
         threading.Event().wait(0.2)
@@ -264,4 +267,4 @@ def test_a_fork_bomb_does_not_disturb_those_that_run_beside_it(
 
     if chosen.isolation["processes"] or chosen.isolation["user"]:
         assert bombs.result().status == status
-    assert [evaluation.objective for evaluation in evaluations] == [NEAREST] * 3
+    assert [evaluation.objective for evaluation in evaluations] == [NEAREST_FIRST] * 3

@@ -18,8 +18,9 @@ import pytest
 
 from coevo.errors import RunError, UserError
 from coevo.sandbox import Evaluator, Limits, Sandbox
+from tests.sandbox_limits import AMPLE
 
-from .conftest import LIMITS, NEAREST, linux, sandbox_processes
+from .conftest import NEAREST, linux, sandbox_processes
 
 TOY = """
 def instances(split, count=2):
@@ -53,7 +54,7 @@ def open_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-def until(true: Callable[[], bool], seconds: float = 20.0) -> bool:
+def until(true: Callable[[], bool], seconds: float = 120.0) -> bool:
     stop = time.monotonic() + seconds
     while not true():
         if time.monotonic() > stop:
@@ -95,7 +96,7 @@ def test_a_killed_run_leaves_no_process_and_no_folder_behind(namespaces: bool, t
         finally:
             run.send_signal(signal.SIGKILL)
 
-    assert until(lambda: not sandbox_processes(run.pid), 10.0)
+    assert until(lambda: not sandbox_processes(run.pid))
     assert not list(open_folder.iterdir())
 
 
@@ -161,10 +162,12 @@ def test_candidates_run_side_by_side(toy: Path) -> None:
         assert sandbox.run("def f(n): return n").status == "ok"
         if sandbox.workers == 1:
             pytest.skip("this system cannot tell candidates apart")
-        began = time.monotonic()
-        list(pool.map(sandbox.run, ["import time\ntime.sleep(1.0)\ndef f(n): return n"] * 4))
+        idle = len(sandbox_processes())
+        waiting = [pool.submit(sandbox.run, ENDLESS) for _ in range(4)]
 
-        assert time.monotonic() - began < 3.0
+        assert until(lambda: len(sandbox_processes()) >= idle + 4)
+        sandbox.close()
+        assert all("closed" in str(future.exception()) for future in waiting)
 
 
 def test_candidates_share_nothing_with_those_before_them(toy: Path) -> None:
@@ -250,20 +253,20 @@ def test_each_failure_has_its_status_and_says_why_in_one_line(
 def toy_sandbox(tmp_path_factory: pytest.TempPathFactory):
     file = tmp_path_factory.mktemp("toy") / "evaluate.py"
     file.write_text(TOY, "utf-8")
-    with Sandbox(file, "train", entry="f", limits=LIMITS) as sandbox:
+    with Sandbox(file, "train", entry="f", limits=AMPLE) as sandbox:
         yield sandbox
 
 
 def test_cpu_time_decides_and_is_reported(toy: Path) -> None:
-    with Sandbox(toy, "train", entry="f", limits=Limits(cpu_seconds=0.3)) as sandbox:
-        slept = sandbox.run("import time\ntime.sleep(1.0)\ndef f(n): return n")
+    with Sandbox(toy, "train", entry="f", limits=Limits(cpu_seconds=1.0, wall_seconds=900.0)) as sandbox:
+        slept = sandbox.run("import time\ntime.sleep(1.5)\ndef f(n): return n")
         burnt = sandbox.run("while True: pass")
 
     assert slept.status == "ok"
-    assert slept.cpu_seconds < 0.3 < slept.wall_seconds
+    assert slept.cpu_seconds < 1.0 < slept.wall_seconds
     assert burnt.status == "timeout"
-    assert 0.3 < burnt.cpu_seconds < 1.0
-    assert burnt.message == "more than 0.3 s of CPU time"
+    assert burnt.cpu_seconds > 1.0
+    assert burnt.message == "more than 1 s of CPU time"
 
 
 def test_an_option_reaches_the_instances_on_both_sides(toy: Path) -> None:
@@ -345,7 +348,7 @@ class Reluctant:
 
 
 def test_a_system_without_a_free_process_is_asked_again(toy: Path) -> None:
-    with Sandbox(toy, "train", entry="f", limits=LIMITS, workers=1) as sandbox:
+    with Sandbox(toy, "train", entry="f", limits=AMPLE, workers=1) as sandbox:
         sandbox._zygote = Reluctant(sandbox._zygote, 2)  # type: ignore[assignment]
         assert sandbox.run("def f(n): return n").value == [0, 1]
 
@@ -354,14 +357,14 @@ def test_a_system_that_never_has_a_process_fails_the_run_and_not_the_candidate(
     toy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("coevo.sandbox.client._PAUSES_SECONDS", (0.01,))
-    with Sandbox(toy, "train", entry="f", limits=LIMITS, workers=1) as sandbox:
+    with Sandbox(toy, "train", entry="f", limits=AMPLE, workers=1) as sandbox:
         sandbox._zygote = Reluctant(sandbox._zygote, 9)  # type: ignore[assignment]
         with pytest.raises(RunError, match="could not confine a candidate: no process"):
             sandbox.run("def f(n): return n")
 
 
 def test_what_a_candidate_says_of_its_end_can_be_printed_and_written(toy: Path) -> None:
-    with Sandbox(toy, "train", entry="f", limits=LIMITS, workers=1) as sandbox:
+    with Sandbox(toy, "train", entry="f", limits=AMPLE, workers=1) as sandbox:
         outcome = sandbox.run("def f(n): raise ValueError('\\x1b[2J\\x00\\ud800')")
     assert outcome.status == "exception"
     assert outcome.message.isprintable()

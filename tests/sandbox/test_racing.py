@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coevo.errors import UserError
-from coevo.sandbox import Bar, Evaluation, Evaluator, Limits
+from coevo.sandbox import Bar, Evaluation, Evaluator
 from coevo.sandbox.racing import Race, Track, mean, stages
+from tests.sandbox_limits import AMPLE, SMALL
 
-from .conftest import PROBLEM, expression, linux, sandbox_processes
+from .conftest import PROBLEM, Evaluators, expression, linux, sandbox_processes
 from .test_hostile import HOSTILE, judged
 
 ANSWERS = [
@@ -140,7 +142,8 @@ def test_what_comes_after_a_lost_race_does_not_count(evaluator: Evaluator) -> No
     found = evaluator.evaluate(calls + SLOW.format(body=body), Bar(6.0, True))
 
     assert found.status == "outraced"
-    assert evaluator.evaluate(calls + SLOW.format(body=body)).status == "timeout"
+    with Evaluator(PROBLEM, "train", "select_next_node", limits=SMALL, workers=1) as hasty:
+        assert hasty.evaluate(calls + SLOW.format(body=body)).status == "timeout"
 
 
 def test_a_race_that_is_not_lost_ends_like_any_other_failure(evaluator: Evaluator) -> None:
@@ -173,8 +176,7 @@ def bound(instance):
 def counting(tmp_path: Path) -> Iterator[Evaluator]:
     """A problem whose solutions are what the candidate returns: 40 instances, the best objective is 19.5."""
     (tmp_path / "evaluate.py").write_text(PROBLEM_WITH_STATE, "utf-8")
-    limits = Limits(cpu_seconds=2.0, wall_seconds=8.0, output_kb=8)
-    with Evaluator(tmp_path, "train", "answer", limits=limits, workers=1) as evaluator:
+    with Evaluator(tmp_path, "train", "answer", limits=replace(AMPLE, output_kb=8), workers=1) as evaluator:
         yield evaluator
 
 
@@ -261,8 +263,9 @@ STAGED = [name for name in HOSTILE if "forged" not in name and name != "a pickle
 
 @linux
 @pytest.mark.parametrize("name", STAGED)
-def test_a_hostile_candidate_in_a_race_ends_as_without(name: str, evaluator: Evaluator, good: str) -> None:
+def test_a_hostile_candidate_in_a_race_ends_as_without(name: str, evaluators: Evaluators, good: str) -> None:
     attack, status = HOSTILE[name]
+    evaluator = evaluators(status)
     before = sorted(sandbox_processes())
 
     class Raced:
