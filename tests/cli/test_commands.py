@@ -118,7 +118,7 @@ def test_an_interrupted_run_says_how_to_go_on_and_does(coevo, small, tmp_path):
     for _ in range(5):  # the start line and two generations
         run.stdout.readline()
     run.send_signal(signal.SIGINT)
-    out, said = run.communicate(timeout=30)
+    out, said = run.communicate(timeout=180)
     assert (run.returncode, said) == (130, "coevo: interrupted; go on with: coevo resume a\n")
     shown = json.loads(coevo("show", "a", "--json")[1])
     assert shown["status"] == "interrupted"

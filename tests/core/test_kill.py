@@ -19,7 +19,7 @@ from coevo.codec import to_json
 from coevo.folder import RunFolder
 from coevo.frames import read_chunks
 
-PATIENCE_SECONDS = 120
+PATIENCE_SECONDS = 300
 
 
 @pytest.fixture(scope="module")

@@ -163,11 +163,11 @@ def test_a_driver_that_is_killed_or_interrupted_leaves_no_process_and_its_run_is
     process.kill()
     process.communicate()
     # Ray's own helpers would stay for a minute.
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while (left := of_ray(family)) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert left == {}
-    wait_for(lambda: ray_folders() == before, seconds=20)
+    wait_for(lambda: ray_folders() == before)
 
     process = start(place, "resume", "cut", "--quiet")
     wait_for(lambda: folder.chunk_file(1, 1).exists() and len(read_chunks(folder.chunk_file(1, 1))) >= 2)

@@ -12,7 +12,7 @@ def chat_twice(base_url, key, model, question):
     """A conversation of two turns, by a plain function that has never heard of coevo."""
     import openai
 
-    with openai.OpenAI(base_url=base_url, api_key=key, timeout=60) as client:
+    with openai.OpenAI(base_url=base_url, api_key=key, timeout=180) as client:
         messages = [{"role": "user", "content": question}]
         first = client.chat.completions.create(model=model, messages=messages)
         messages.append(first.choices[0].message)

@@ -43,7 +43,7 @@ def test_an_endpoint_ends_with_its_lease(engine):
             kept = policy.endpoint()
             served = await kept.__aenter__()
             body = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 2}
-        async with httpx.AsyncClient(headers={"authorization": f"Bearer {served.key}"}, timeout=20) as client:
+        async with httpx.AsyncClient(headers={"authorization": f"Bearer {served.key}"}, timeout=180) as client:
             try:
                 return await client.post(f"{served.base_url}/chat/completions", json=body)
             finally:
@@ -68,7 +68,7 @@ def test_it_answers_as_complete_does(engine):
     async def run():
         async with engine.lease(None) as policy, policy.endpoint() as served:
             (direct,) = await policy.complete([request])
-            async with httpx.AsyncClient(headers={"authorization": f"Bearer {served.key}"}, timeout=20) as client:
+            async with httpx.AsyncClient(headers={"authorization": f"Bearer {served.key}"}, timeout=180) as client:
                 answer = await client.post(f"{served.base_url}/chat/completions", json=body)
         return direct, answer.json()
 

@@ -110,7 +110,7 @@ def test_a_request_keeps_a_seed_and_a_sampling_of_its_own():
 
 def test_asking_over_http_is_asking():
     async def agent(example, policy):
-        async with policy.endpoint() as served, httpx.AsyncClient(timeout=20) as client:
+        async with policy.endpoint() as served, httpx.AsyncClient(timeout=180) as client:
             headers = {"authorization": f"Bearer {served.key}"}
             url = f"{served.base_url}/chat/completions"
             messages = list(say(f"say {example.id}").messages)
@@ -303,7 +303,7 @@ def test_over_http_a_call_too_many_is_forbidden_and_not_worth_another_try():
     seen = []
 
     async def agent(example, policy):
-        async with policy.endpoint() as served, httpx.AsyncClient(timeout=20) as client:
+        async with policy.endpoint() as served, httpx.AsyncClient(timeout=180) as client:
             headers = {"authorization": f"Bearer {served.key}"}
             for _ in range(3):
                 body = {"messages": list(say("say 1").messages)}

@@ -43,7 +43,7 @@ def served(test, policy=None, **options):
         async with (
             serve(policy or Echo(), **options) as endpoint,
             httpx.AsyncClient(
-                base_url=endpoint.base_url, headers={"authorization": f"Bearer {endpoint.key}"}, timeout=20
+                base_url=endpoint.base_url, headers={"authorization": f"Bearer {endpoint.key}"}, timeout=180
             ) as client,
         ):
             return await test(client, endpoint)
@@ -332,7 +332,7 @@ async def stuck():
 
 def test_when_it_ends_what_is_asked_is_refused_at_once_and_nobody_listens():
     async def run():
-        async with stuck() as (policy, asked, given_up), httpx.AsyncClient(timeout=20) as client:
+        async with stuck() as (policy, asked, given_up), httpx.AsyncClient(timeout=180) as client:
             async with serve(policy) as endpoint:
                 url = f"{endpoint.base_url}/chat/completions"
                 headers = {"authorization": f"Bearer {endpoint.key}"}
@@ -352,7 +352,7 @@ def test_when_it_ends_what_is_asked_is_refused_at_once_and_nobody_listens():
 def test_nobody_works_for_a_client_that_has_gone():
     async def run():
         async with stuck() as (policy, asked, given_up), serve(policy, key="") as endpoint:
-            async with httpx.AsyncClient(timeout=20) as client:
+            async with httpx.AsyncClient(timeout=180) as client:
                 request = asyncio.create_task(
                     client.post(f"{endpoint.base_url}/chat/completions", json={"messages": HELLO})
                 )

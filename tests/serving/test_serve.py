@@ -27,7 +27,7 @@ from coevo.endpoint.ports import free_port, listen
 from coevo.folder import RunFolder
 from coevo.serving import cpu, vllm_server
 
-PATIENCE_SECONDS = 120
+PATIENCE_SECONDS = 300
 ROOT = Path(__file__).parents[2]
 HELLO = {"messages": [{"role": "user", "content": "hello"}], "temperature": 0}
 
@@ -91,7 +91,7 @@ def serving(folder, *arguments, env=None):
 
 
 def answer(url, **body):
-    found = httpx.post(f"{url}/chat/completions", json={**HELLO, **body}, timeout=60)
+    found = httpx.post(f"{url}/chat/completions", json={**HELLO, **body}, timeout=PATIENCE_SECONDS)
     assert found.status_code == 200, found.text
     return found.json()["choices"][0]["message"]["content"]
 
@@ -223,7 +223,7 @@ def told(url):
 
 def ends(pids):
     """Whether all of them are gone within a while."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while left := [pid for pid in pids if _lives(pid)]:
         if time.monotonic() > deadline:
             return left

@@ -18,7 +18,7 @@ from coevo.frames import read_chunks
 from coevo.study.plan import read_study
 from coevo.study.progress import Progress
 
-PATIENCE_SECONDS = 120
+PATIENCE_SECONDS = 300
 BROKEN = str(Path(__file__).with_name("broken_engine.py"))
 
 

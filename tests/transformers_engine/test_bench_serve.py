@@ -25,7 +25,7 @@ def test_both_ways_are_timed_and_the_centre_comes_back(tiny):
     assert found["ratio_min"] <= found["ratio"] <= found["ratio_max"]
     assert found["members"] == 40
     assert found["parameters"] == 90_624
-    assert 0 < found["ours_seconds"] < 60
+    assert found["ours_seconds"] > 0
 
 
 def test_a_centre_that_does_not_come_back_fails(tiny, monkeypatch):

@@ -2,7 +2,6 @@
 
 import asyncio
 import functools
-import time
 
 import numpy as np
 import pytest
@@ -285,13 +284,16 @@ def test_a_cancelled_request_stops_at_its_next_token_and_the_engine_goes_on(new_
 
     async def run():
         async with engine.lease(None) as policy:
-            slow = policy.complete([ask("x", seed=i, max_new_tokens=450) for i in range(32)])
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(slow, 0.05)
-            started = time.monotonic()
+            slow = asyncio.create_task(policy.complete([ask("x", seed=i, max_new_tokens=450) for i in range(32)]))
+            while len(passes) < 2 and not slow.done():
+                await asyncio.sleep(0)
+            slow.cancel()
             answer = await policy.complete([ask("y", temperature=0.0, max_new_tokens=1)])
-            return time.monotonic() - started, answer
+            assert slow.cancelled()
+            return answer
 
-    seconds, answer = asyncio.run(run())
+    passes = []
+    with engine._session.decoder.model.register_forward_hook(lambda *_: passes.append(1)):
+        answer = asyncio.run(run())
     assert len(answer[0].completion_ids) == 1
-    assert seconds < 20
+    assert len(passes) < 450
