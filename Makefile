@@ -20,7 +20,7 @@ run: $(VENV)/.installed model ## install coevo, fetch the demo model and let it 
 	$(BIN)/coevo run --param es --context eoh
 
 test: $(VENV)/.tested model ## install what the tests need and run them (pytest itself is offline)
-	$(BIN)/python -m pytest --cov --cov-report=term
+	$(BIN)/python -m pytest --numprocesses=logical --dist=loadgroup --cov --cov-report=term
 
 test-vllm: $(VLLM_VENV)/.tested ## install vLLM (3.7 GB as a CPU build) and run the tests that need it
 	$(VLLM_BIN)/coevo model pull $(MODEL)

@@ -1,9 +1,12 @@
 """For all tests: no network, OpenMP threads that sleep while they wait (CI shares its cores), and the command line."""
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+HERE = Path(__file__).parent
 
 # Before torch is loaded. Threads that spin on a busy machine slow the engine several times.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -14,6 +17,13 @@ os.environ["COEVO_EVALUATIONS"] = "off"
 # A slow machine is no failure of a law.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+
+
+def pytest_collection_modifyitems(items):
+    """Where tests are dealt to processes, those of a file stay together, and all that start a Ray."""
+    for item in items:
+        place = item.path.relative_to(HERE)
+        item.add_marker(pytest.mark.xdist_group("ray" if place.parts[0] == "ray_engine" else str(place)))
 
 
 @pytest.fixture
