@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import os
 import shutil
 import signal
@@ -14,6 +15,7 @@ from types import FrameType
 
 from coevo import discovery, holdout
 from coevo.assembly import (
+    DATE,
     check_model,
     check_needs,
     lasting_model,
@@ -23,6 +25,7 @@ from coevo.assembly import (
     sampling_of,
     table_names,
     validate,
+    with_date,
 )
 from coevo.config import RunConfig, build, plugin_files
 from coevo.discovery import Plugins, Registries
@@ -59,8 +62,10 @@ def run(config: RunConfig | Mapping[str, Json] | None = None, plugins: Plugins |
     validate(config, registries)
     config = config.model_copy(update={"model": lasting_model(config, registries)})
     check_free(run_path(config))
-    with parts(config, registries) as (task, engine):
-        config, folder = _claim(config)
+    # All parts of the run take one day for today, and where it is in the prompts, so does the run when it is resumed.
+    pinned = with_date(config, registries, datetime.date.today().isoformat())
+    with parts(pinned, registries) as (task, engine):
+        config, folder = _claim(pinned if DATE in described(engine, task) else config)
         try:
             with folder.lock():
                 _drive(config, plugins, registries, folder, task, engine, History())

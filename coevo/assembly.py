@@ -102,6 +102,26 @@ def inner_engine(config: RunConfig, registries: Registries) -> tuple[str, Mappin
     return config.engine, config.options.get(config.engine, {})
 
 
+DATE = "date"
+"""The option of engines whose chat template may print today's, and what they then describe themselves with."""
+
+
+def with_date(config: RunConfig, registries: Registries, date: str) -> RunConfig:
+    """The configuration with a date for the engine that serves the model, where it takes one and has none yet."""
+    inner, given = inner_engine(config, registries)
+    if inner not in registries.engines or DATE not in {option.name for option in registries.engines.options(inner)}:
+        return config
+    dated = {DATE: date, **given}
+    table = dated if inner == config.engine else {**config.options.get(config.engine, {}), "options": dated}
+    return config.model_copy(update={"options": {**config.options, config.engine: table}})
+
+
+def date_of(config: RunConfig, registries: Registries) -> str:
+    """The date that the engine which serves the model is given, empty where it is given none."""
+    known = config.engine in registries.engines
+    return str(inner_engine(config, registries)[1].get(DATE) or "") if known else ""
+
+
 def lasting_model(config: RunConfig, registries: Registries) -> str:
     """The model's name; a folder by its full path, so that the run can be read, replayed and resumed from any other."""
     folder = Path(config.model).expanduser()

@@ -1,22 +1,41 @@
 """From a request to the token ids of its prompt."""
 
+from __future__ import annotations
+
+import datetime
+import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from coevo.errors import UserError
-from coevo.records import Json, Request
+from coevo.records import Json, Message, Request
+from coevo.thinking import begins, closed, opened
 
 _log = logging.getLogger(__name__)
+
+_NO_THINKING = ("enable_thinking", "thinking")
+"""Arguments of chat templates that switch thinking off when they are false."""
+_ANSWER = "the answer begins here"
+_NOW = "strftime_now"
+"""What chat templates ask for the date."""
+_DIRECTIVES = "aAbBcdDeFfGHIjmMpRSTuUVwWxXyYzZ%"
+"""Of `strftime`; the percent sign comes last, since it begins the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """Token ids, and the whitespace at the end of the prefill that was left out of them."""
+    """Token ids and what belongs to the completion of them.
+
+    Attributes:
+        trimmed: The whitespace at the end of the prefill that was left out of the ids.
+        opened: The mark of thinking with which the prompt ends: the completion's text begins with it.
+    """
 
     ids: tuple[int, ...]
     trimmed: str
+    opened: str = ""
 
 
 class Prompts:
@@ -26,20 +45,42 @@ class Prompts:
     once: the model sees what it would have seen had it written the prefill itself. Whitespace at the end of a
     prefill is left out, because the following token usually carries it and a model that has to begin after it
     loses its indentation; a completion that then begins with it has it removed again.
+
+    A prefill begins the answer, so no thinking comes before it: it is put where the template itself lets an
+    answer begin, after a block of thinking that is empty or in the channel of answers.
+
+    Attributes:
+        date: What the template takes for today; None where it does not ask.
     """
 
-    def __init__(self, tokenizer: Any, options: Mapping[str, Json]) -> None:
+    def __init__(self, tokenizer: Any, options: Mapping[str, Json], date: datetime.date | None = None) -> None:
         """Takes a tokenizer and options of its chat template that requests may override.
 
+        Args:
+            tokenizer: Of transformers.
+            options: Of the chat template.
+            date: For templates that print today's; None is today.
+
         Raises:
-            UserError: The tokenizer has no chat template.
+            UserError: The tokenizer has no chat template, or several and none of them is the default.
         """
         if not getattr(tokenizer, "chat_template", None):
             raise UserError(
                 f"the tokenizer of {tokenizer.name_or_path!r} has no chat template; expected an instruct model"
             )
+        try:
+            self._template: str = tokenizer.get_chat_template()
+        except ValueError:
+            names = ", ".join(sorted(tokenizer.chat_template))
+            raise UserError(
+                f"the tokenizer of {tokenizer.name_or_path!r} has several chat templates ({names}) and none is named "
+                "'default'; rename the one to use in its folder"
+            ) from None
+        self.date = (date or datetime.date.today()) if _NOW in self._template else None
         self._tokenizer = tokenizer
         self._options = dict(options)
+        if self.date is not None:
+            self._options["chat_template"] = dated(self._template, self.date)
         self._warned = False
 
     def __call__(self, request: Request) -> Prompt:
@@ -55,17 +96,72 @@ class Prompts:
             _log.warning("the prefill %r ends in whitespace, which is left out of the prompt", request.prefill[-20:])
         text = self.opening(request) + prefill
         ids = self._tokenizer(text, add_special_tokens=False)["input_ids"]
-        return Prompt(tuple(ids), trimmed)
+        return Prompt(tuple(ids), trimmed, "" if prefill else opened(text))
 
     def opening(self, request: Request) -> str:
         """The text before the prefill: the messages and the beginning of the assistant's turn."""
+        begun = self._rendered(request.messages, request.chat_options)
+        if not request.prefill.strip():
+            return begun
+        if begins(request.prefill):  # it brings thinking of its own
+            return begun.removesuffix(opened(begun))
+        return self._before_an_answer(request, begun)
+
+    def describe(self) -> dict[str, str]:
+        """For the start line: which chat template, its date, and whether it begins an answer with thinking."""
+        told = {"chat_template": hashlib.sha256(self._template.encode()).hexdigest()[:16]}
+        if self.date is not None:
+            told["date"] = self.date.isoformat()
+        try:
+            mark = opened(self._rendered([{"role": "user", "content": "Hello"}], {})).strip()
+        except UserError:  # it wants other messages, and those that come may do
+            mark = ""
+        if mark:
+            told["thinking"] = f"begun by the chat template with {mark}, closed before a prefill"
+        return told
+
+    def _before_an_answer(self, request: Request, begun: str) -> str:
+        """The turn up to where an answer begins, in the first of these forms that the template has.
+
+        What it writes where thinking is switched off, what it writes before the answer of a past turn, and what it
+        begins a turn with, its thinking closed.
+        """
         options = {**self._options, **request.chat_options}
+        for switch in _NO_THINKING if opened(begun) else ():
+            if switch not in options:
+                without = self._rendered(request.messages, {**request.chat_options, switch: False})
+                if not opened(without):
+                    return without
+        try:
+            answered = [*request.messages, {"role": "assistant", "content": _ANSWER}]
+            past = self._rendered(answered, request.chat_options, turn=False)
+        except UserError:  # a template may refuse a turn that is not the user's
+            past = ""
+        past = past[: max(past.rfind(_ANSWER), 0)]
+        return closed(past if past.startswith(begun.rstrip()) else begun)
+
+    def _rendered(self, messages: Sequence[Message], options: Mapping[str, Json], turn: bool = True) -> str:
+        """The messages and, if it is its `turn`, the beginning of the assistant's."""
         try:
             return self._tokenizer.apply_chat_template(
-                [dict(message) for message in request.messages], tokenize=False, add_generation_prompt=True, **options
+                [dict(message) for message in messages],
+                tokenize=False,
+                add_generation_prompt=turn,
+                **{**self._options, **options},
             )
         except Exception as error:  # noqa: BLE001 - a template is a program of the model's author
             said = " ".join(str(error).split())
             raise UserError(
                 f"the chat template of {self._tokenizer.name_or_path!r} refuses the messages: {said}"
             ) from None
+
+
+def dated(template: str, date: datetime.date) -> str:
+    """A chat template for which it is midnight of `date` whenever it asks.
+
+    transformers hands nothing that can be called to a template, so the template brings it itself.
+    """
+    day = datetime.datetime(date.year, date.month, date.day)
+    directives = [f"%-{letter}" for letter in "dHIjmMSy"] + [f"%{letter}" for letter in _DIRECTIVES]
+    replaced = "".join(f"|replace({each!r}, {day.strftime(each)!r})" for each in directives)
+    return f"{{%- macro {_NOW}(format) -%}}{{{{ format{replaced} }}}}{{%- endmacro -%}}{template}"

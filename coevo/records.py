@@ -145,6 +145,8 @@ class Request:
 class Completion:
     """What a policy answered. `text` excludes the prefill and the stop string.
 
+    It includes thinking with its marks, the opening one even where the chat template put it into the prompt.
+
     `finish_reason`: `stop` (end of turn or a stop string), `length`, `context_overflow` (the prompt and
     `max_new_tokens` do not fit; nothing was generated). `tokens`: (prompt, generated), of a server that tells no ids.
     """

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -116,7 +116,7 @@ def configured(
     from coevo.assembly import table_names
     from coevo.config import build, merge, parse_assignment
 
-    data = folder.config()
+    data = _of_today(folder.config())
     parsed = [parse_assignment(text) for text in assignments]
     for path, _ in parsed:
         if len(path) != 2 or path[0] not in (engine, "sampling"):
@@ -134,6 +134,17 @@ def configured(
     if engine != VLLM:
         registries.engines.validate(config.engine, config.options.get(config.engine, {}))
     return config, options
+
+
+def _of_today(data: dict[str, Json]) -> dict[str, Json]:
+    """A run's configuration without the day that it took for today: a served model is told the real one."""
+    from coevo.assembly import DATE
+
+    table: dict[str, Json] = data.get(str(data.get("engine")), {})
+    for options in (table, table.get("options")):
+        if isinstance(options, dict):
+            cast(dict[str, Json], options).pop(DATE, None)
+    return data
 
 
 def _check_weights(folder: RunFolder, registries: Registries) -> None:

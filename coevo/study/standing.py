@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
-from coevo.assembly import table_names
+from coevo.assembly import date_of, table_names, with_date
 from coevo.config import RunConfig, build
 from coevo.discovery import Registries
 from coevo.errors import UserError
@@ -29,10 +29,13 @@ def check_same(run: PlannedRun, registries: Registries) -> str:
     """
     folder = RunFolder(run.subject.path)
     try:
-        before = _flat(build(folder.config(), table_names(registries)), registries)
+        made = build(folder.config(), table_names(registries))
     except UserError as error:
         return f"its configuration is damaged: {error}"  # it fails by itself, and the others go on
-    now = _flat(run.config, registries)
+    before = _flat(made, registries)
+    # The day on which a run began is its own, where the study names none.
+    date = date_of(made, registries)
+    now = _flat(with_date(run.config, registries, date) if date else run.config, registries)
     for key in sorted({*before, *now}):
         if before.get(key) != now.get(key):
             raise UserError(

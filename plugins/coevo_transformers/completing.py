@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from coevo.decoding import Decoding
 from coevo.errors import RunInterrupted
 from coevo.prompts import Prompt, Prompts
 from coevo.records import Completion, Request, Sampling
@@ -39,7 +40,8 @@ class _Row:
     def completion(self) -> Completion:
         """What was answered."""
         logprobs = tuple(self.logprobs) if self.wants_logprobs else None
-        return Completion(self.stream.finish(), self.prompt.ids, tuple(self.ids), self.reason, logprobs)
+        text = self.prompt.opened + self.stream.finish()
+        return Completion(text, self.prompt.ids, tuple(self.ids), self.reason, logprobs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class Completer:
     def __init__(
         self, decoder: Decoder, prompts: Prompts, tokenizer: Any, eos_ids: frozenset[int], limits: Limits
     ) -> None:
-        self._decoder, self._prompts, self._tokenizer = decoder, prompts, tokenizer
+        self._decoder, self._prompts, self._texts = decoder, prompts, Decoding(tokenizer)
         self._eos = np.array(sorted(eos_ids), dtype=np.int64)
         self.limits = limits
 
@@ -109,7 +111,7 @@ class Completer:
 
     def _row(self, index: int, request: Request) -> _Row:
         prompt = self._prompts(request)
-        stream = TextStream(self._tokenizer, prompt.ids, request.stop, prompt.trimmed)
+        stream = TextStream(self._texts, prompt.ids, request.stop, prompt.trimmed)
         return _Row(index, prompt, request.sampling or Sampling(), request.seed, stream, request.logprobs)
 
     def _answer(self, batch: Sequence[_Row], stop: Event) -> None:

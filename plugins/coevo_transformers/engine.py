@@ -6,6 +6,7 @@ Imports nothing heavy; torch, transformers and numba are imported by the constru
 from __future__ import annotations
 
 import asyncio
+import datetime
 import importlib.util
 import os
 import sys
@@ -57,6 +58,7 @@ class TransformersEngine(AdaptingEngine):
         context: Annotated[int, Field(ge=0)] = 0,
         enable_thinking: bool | None = None,
         chat_options: dict[str, Any] | None = None,
+        date: datetime.date | None = None,
         scales: dict[str, float] | None = None,
         master: Literal["host", "disk", "device"] = "host",
         weights: Literal["exact", "inplace", "inplace-sum"] = "exact",
@@ -77,6 +79,7 @@ class TransformersEngine(AdaptingEngine):
             context: longest prompt plus answer in tokens; 0 takes the model's own.
             enable_thinking: given to chat templates that know it.
             chat_options: further arguments of the chat template, for every request.
+            date: for chat templates that print today's, such as `2026-01-31`; a run keeps that of its start.
             scales: (glob → factor) on sigma and update of the tensors that match; 0 freezes them.
             master: where the fp32 master lies; `device` keeps a copy beside the model besides.
             weights: `exact` serves every member from the master. The others, for comparison only and on the
@@ -110,6 +113,7 @@ class TransformersEngine(AdaptingEngine):
             attention=attention,
             context=context,
             chat_options=options,
+            date=date,
             scales=tuple((scales or {}).items()),
             master=master,
             weights=weights,

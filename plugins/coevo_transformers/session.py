@@ -1,5 +1,6 @@
 """A loaded model with its weights, prompts and decoder: what lives in the engine's thread."""
 
+import datetime
 import os
 import platform
 from collections.abc import Mapping, Sequence
@@ -41,6 +42,7 @@ class Settings:
     attention: str
     context: int
     chat_options: Mapping[str, Json]
+    date: datetime.date | None
     scales: tuple[tuple[str, float], ...]
     master: Literal["host", "disk", "device"]
     weights: WeightsOption
@@ -72,7 +74,7 @@ class Session:
         loaded = load(self.folder, self.dtype, self.device, settings.attention)
         selection = with_scales(select(self.folder, loaded.tensors), settings.scales)
         self.weights = serving(settings.weights)(selection, self.folder, loaded.parameters, where=settings.master)
-        self.prompts = Prompts(loaded.tokenizer, settings.chat_options)
+        self.prompts = Prompts(loaded.tokenizer, settings.chat_options, settings.date)
         self._tokenizer, self._eos = loaded.tokenizer, loaded.eos_ids
         self.decoder = Decoder(loaded.model, loaded.pad_id)
         context = _context(settings.context, loaded.context_tokens)
@@ -133,6 +135,7 @@ class Session:
             "dtype": self.dtype,
             "threads": str(torch.get_num_threads()),
             "master": f"{'host' if where == 'device' else where}{beside}, {size}",
+            **self.prompts.describe(),
         }
         if self.weights.note:
             told["weights"] = self.weights.note

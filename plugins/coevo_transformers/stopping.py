@@ -22,7 +22,7 @@ class TextStream:
         """Starts after a prompt.
 
         Args:
-            tokenizer: A transformers tokenizer.
+            tokenizer: What has `decode` as tokenizers of transformers have it.
             prompt: Its ids; the last few give the first new token its context.
             stop: Strings that end the text.
             swallow: Whitespace that was cut off the prefill; text that begins with it loses it again.

@@ -6,6 +6,7 @@ Imports nothing heavy; torch and vllm are imported by the constructor.
 from __future__ import annotations
 
 import asyncio
+import datetime
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -50,6 +51,7 @@ class VllmEngine(AdaptingEngine):
         noise: Literal["auto", "host", "device"] = "auto",
         enable_thinking: bool | None = None,
         chat_options: dict[str, Any] | None = None,
+        date: datetime.date | None = None,
         scales: dict[str, float] | None = None,
         master: Literal["host", "disk"] = "host",
         canary: bool = True,
@@ -73,6 +75,7 @@ class VllmEngine(AdaptingEngine):
                 `auto`, the faster one by a measurement at start.
             enable_thinking: given to chat templates that know it.
             chat_options: further arguments of the chat template, for every request.
+            date: for chat templates that print today's, such as `2026-01-31`; a run keeps that of its start.
             scales: (glob → factor) on sigma and update of the tensors that match; 0 freezes them.
             master: where the fp32 master lies: in memory that the workers share, or in a file.
             canary: whether to prove at start that the served weights are what generates.
@@ -105,6 +108,7 @@ class VllmEngine(AdaptingEngine):
                 rolling=rolling,
                 noise=noise,
                 chat_options=chat,
+                date=date,
                 scales=tuple((scales or {}).items()),
                 master=master,
                 canary=canary,

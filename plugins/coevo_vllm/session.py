@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from coevo.canary import Canary
+from coevo.decoding import Decoding
 from coevo.models import pull, resolve
-from coevo.prompts import Prompts
+from coevo.prompts import Prompt, Prompts
 from coevo.records import Completion, Json, Request, Sampling
 from coevo.weights.architecture import tensors_of
 from coevo.weights.dtypes import DType
@@ -58,7 +59,8 @@ class Session:
         self.dtype = cast(DType, str(config.dtype).removeprefix("torch."))
         self.context = int(config.max_model_len)
         tokenizer: Any = self.pump.do(lambda: self.pump.llm.get_tokenizer())
-        self.prompts = Prompts(tokenizer, settings.chat_options)
+        self.prompts = Prompts(tokenizer, settings.chat_options, settings.date)
+        self._texts = Decoding(tokenizer)
         self._stops = _eos_ids(self.folder, config, tokenizer)
         self._vocabulary = int(config.get_vocab_size())
         self.weights = VllmWeights(
@@ -116,6 +118,8 @@ class Session:
                 max_tokens=sampling.max_new_tokens,
                 seed=request.seed % (1 << SEED_BITS),
                 stop=[stop for stop in request.stop if stop],
+                skip_special_tokens=not self._texts.keeps_marks,
+                spaces_between_special_tokens=not self._texts.keeps_marks,
                 stop_token_ids=self._stops,
                 logprobs=0 if request.logprobs else None,
                 output_kind=at_the_end,
@@ -123,7 +127,7 @@ class Session:
             asked.append(({"prompt_token_ids": list(prompt.ids), "cache_salt": salt}, parameters))
             waiting.append((request, prompt, answer))
         for (request, prompt, answer), output in zip(waiting, self.pump.ask(asked), strict=True):
-            output.add_done_callback(_finish(request, prompt, answer))
+            output.add_done_callback(_finish(request, prompt, self._texts, answer))
             answer.add_done_callback(self._forget(output))
         return answers
 
@@ -155,6 +159,7 @@ class Session:
             "threads": str(first["threads"]),
             "master": f"{self._settings.master}, {self.weights.master.nbytes / 1e9:.2f} GB",
             "members made on the": str(first["route"]),
+            **self.prompts.describe(),
         }
         if self._settings.tensor_parallel > 1:
             told["tensor parallel"] = str(self._settings.tensor_parallel)
@@ -194,29 +199,31 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _finish(request: Request, prompt: Any, answer: Future[Completion]) -> Any:
+def _finish(request: Request, prompt: Prompt, texts: Decoding, answer: Future[Completion]) -> Any:
     def done(output: Future[Any]) -> None:
         if not answer.set_running_or_notify_cancel():
             return
         try:
-            answer.set_result(_completion(request, prompt, output.result()))
+            answer.set_result(_completion(request, prompt, texts, output.result()))
         except BaseException as error:  # noqa: BLE001 - whoever waits is told
             answer.set_exception(error)
 
     return done
 
 
-def _completion(request: Request, prompt: Any, output: Any) -> Completion:
+def _completion(request: Request, prompt: Prompt, texts: Decoding, output: Any) -> Completion:
     said = output.outputs[0]
     ids = tuple(int(token) for token in said.token_ids)
-    text = str(said.text)
+    text = texts.cleaned(str(said.text), ids)
     if prompt.trimmed and text.startswith(prompt.trimmed):
         text = text[len(prompt.trimmed) :]
     logprobs = None
     if request.logprobs:
         logprobs = tuple(float(at[token].logprob) for at, token in zip(said.logprobs, ids, strict=True))
     reason = str(said.finish_reason)
-    return Completion(text, prompt.ids, ids, reason if reason in ("stop", "length") else "length", logprobs)
+    return Completion(
+        prompt.opened + text, prompt.ids, ids, reason if reason in ("stop", "length") else "length", logprobs
+    )
 
 
 def _eos_ids(folder: Path, config: Any, tokenizer: Any) -> list[int]:

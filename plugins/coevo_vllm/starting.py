@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import importlib
 import importlib.util
 import logging
@@ -39,6 +40,7 @@ class Settings:
     rolling: bool
     noise: Literal["auto", "host", "device"]
     chat_options: Mapping[str, Json]
+    date: datetime.date | None
     scales: tuple[tuple[str, float], ...]
     master: Literal["host", "disk"]
     canary: bool
