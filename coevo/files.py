@@ -1,0 +1,89 @@
+"""Text files that a user writes, read alike everywhere: UTF-8, with or without a byte-order mark, any line ends."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import tokenize
+from pathlib import Path
+
+from coevo.errors import UserError
+
+_UTF_8 = ("utf-8", "utf-8-sig")
+# UTF-32's mark begins with UTF-16's, so it is looked for first.
+_MARKS = (
+    (codecs.BOM_UTF32_LE, "UTF-32 (little-endian)"),
+    (codecs.BOM_UTF32_BE, "UTF-32 (big-endian)"),
+    (codecs.BOM_UTF16_LE, "UTF-16 (little-endian)"),
+    (codecs.BOM_UTF16_BE, "UTF-16 (big-endian)"),
+)
+
+
+def read_text(path: Path) -> str:
+    r"""The text of a file that a user wrote, without a byte-order mark, lines ended by `\n`.
+
+    Raises:
+        UserError: it cannot be read, or is not UTF-8; says where, and which encoding it seems to have.
+    """
+    return _decoded(_bytes(path), path).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def check_source(path: Path) -> None:
+    """Refuse a file that is no Python source for its encoding, which Python itself says less clearly.
+
+    A source may declare another encoding than UTF-8 in its first lines, as Python allows.
+
+    Raises:
+        UserError: as `read_text`.
+    """
+    data = _bytes(path)
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+    except SyntaxError:
+        encoding = "utf-8"
+    if encoding in _UTF_8:
+        _decoded(data, path)
+
+
+def mark_of(path: Path) -> str:
+    """What the byte-order mark of a file says: `UTF-8`, `UTF-16 (little-endian)` …, or nothing without one."""
+    try:
+        with path.open("rb") as file:
+            return _mark(file.read(4))
+    except OSError:
+        return ""
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UserError(f"cannot read {str(path)!r}: {error.strerror or error}") from None
+
+
+def _mark(data: bytes) -> str:
+    if data.startswith(codecs.BOM_UTF8):
+        return "UTF-8"
+    return next((name for mark, name in _MARKS if data.startswith(mark)), "")
+
+
+def _decoded(data: bytes, path: Path) -> str:
+    mend = "save it as UTF-8"
+    mark = _mark(data)
+    if mark not in ("", "UTF-8"):
+        raise UserError(f"{str(path)!r} is {mark} by its byte-order mark, expected UTF-8: {mend}")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = error.object[: error.start]
+        line, column = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
+        byte = error.object[error.start]
+        seems = bytes([byte]).decode("latin-1")
+        hint = f"; in Latin-1 it is {seems!r}" if seems.isprintable() else ""
+        raise UserError(
+            f"{str(path)!r} is not UTF-8: byte 0x{byte:02x} in line {line}, column {column}{hint}: {mend}"
+        ) from None
+    if "\0" in text:
+        line = text[: text.index("\0")].count("\n") + 1
+        raise UserError(f"{str(path)!r} has a zero byte in line {line}, as UTF-16 has, expected UTF-8: {mend}")
+    return text
