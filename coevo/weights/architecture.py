@@ -68,6 +68,7 @@ def tensors_of(folder: Path) -> dict[str, LoadedTensor]:
             model = transformers.AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     except Exception as error:  # noqa: BLE001 - whatever a broken folder makes of it is the user's to mend
         said = " ".join(str(error).split()) or type(error).__name__
+        said = said.partition(" Model type should be one of")[0]  # all of them, by class
         raise UserError(f"transformers knows no text model in {str(folder)!r}: {said[:300]}") from None
     return loaded_tensors(model, stored)[1]
 
