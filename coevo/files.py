@@ -68,22 +68,24 @@ def _mark(data: bytes) -> str:
 
 
 def _decoded(data: bytes, path: Path) -> str:
-    mend = "save it as UTF-8"
     mark = _mark(data)
     if mark not in ("", "UTF-8"):
-        raise UserError(f"{str(path)!r} is {mark} by its byte-order mark, expected UTF-8: {mend}")
+        raise _refused(path, f"by its byte-order mark it is {mark}")
+    if (zero := data.find(b"\0")) >= 0:
+        raise _refused(path, f"it has a zero byte in {_place(data, zero)}, as UTF-16 and binary files have")
     try:
-        text = data.decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        before = error.object[: error.start]
-        line, column = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
-        byte = error.object[error.start]
-        seems = bytes([byte]).decode("latin-1")
-        hint = f"; in Latin-1 it is {seems!r}" if seems.isprintable() else ""
-        raise UserError(
-            f"{str(path)!r} is not UTF-8: byte 0x{byte:02x} in line {line}, column {column}{hint}: {mend}"
-        ) from None
-    if "\0" in text:
-        line = text[: text.index("\0")].count("\n") + 1
-        raise UserError(f"{str(path)!r} has a zero byte in line {line}, as UTF-16 has, expected UTF-8: {mend}")
-    return text
+        byte = error.object[error.start : error.start + 1]
+        seems = byte.decode("cp1252", errors="ignore") or byte.decode("latin-1")
+        hint = f", which is {seems!r} in Latin-1 (Windows-1252)" if seems.isprintable() else ""
+        raise _refused(path, f"byte 0x{byte.hex()} in {_place(error.object, error.start)}{hint}") from None
+
+
+def _place(data: bytes, at: int) -> str:
+    lines = data[:at].split(b"\n")
+    return f"line {len(lines)}, column {len(lines[-1]) + 1}"
+
+
+def _refused(path: Path, why: str) -> UserError:
+    return UserError(f"{str(path)!r} is not UTF-8: {why}; save it as UTF-8")
