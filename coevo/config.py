@@ -115,7 +115,7 @@ def read_file(path: Path) -> dict[str, Json]:
     if not os.path.lexists(path):
         raise UserError(f"no configuration file {str(path)!r}; see the folder configs/ for examples")
     try:
-        return tomllib.loads(read_text(path))
+        return tomllib.loads(read_text(path, "the configuration file"))
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{str(path)!r} is not valid TOML: {error}") from None
 

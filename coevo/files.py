@@ -19,13 +19,17 @@ _MARKS = (
 )
 
 
-def read_text(path: Path) -> str:
+def read_text(path: Path, what: str = "") -> str:
     r"""The text of a file that a user wrote, without a byte-order mark, lines ended by `\n`.
+
+    Args:
+        path: of the file.
+        what: it is called where it cannot be read, such as `the configuration file`.
 
     Raises:
         UserError: it cannot be read, or is not UTF-8; says where, and which encoding it seems to have.
     """
-    return _decoded(_bytes(path), path).replace("\r\n", "\n").replace("\r", "\n")
+    return _decoded(_bytes(path, what), path).replace("\r\n", "\n").replace("\r", "\n")
 
 
 def check_source(path: Path) -> None:
@@ -54,11 +58,11 @@ def mark_of(path: Path) -> str:
         return ""
 
 
-def _bytes(path: Path) -> bytes:
+def _bytes(path: Path, what: str = "") -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise UserError(f"cannot read {str(path)!r}: {error.strerror or error}") from None
+        raise UserError(f"cannot read {what}{what and ' '}{str(path)!r}: {error.strerror or error}") from None
 
 
 def _mark(data: bytes) -> str:

@@ -70,7 +70,7 @@ MISTAKES = {
     "run --model nowhere": "no model named 'nowhere'",
     "run missing.toml": "no configuration file 'missing.toml'; see the folder configs/ for examples",
     "run missing_key.toml": "unknown configuration key 'generatons'; did you mean 'generations'?",
-    "run EMPTYDIR": "cannot read 'EMPTYDIR': Is a directory",
+    "run EMPTYDIR": "cannot read the configuration file 'EMPTYDIR': Is a directory",
     "run FILE/x.toml": "no configuration file 'FILE/x.toml'",
     "run binary.toml": "'binary.toml' is not UTF-8",
     "run broken.toml": "'broken.toml' is not valid TOML",
