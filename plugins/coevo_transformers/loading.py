@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+import numpy as np
 import torch
 import transformers
 
 from coevo.errors import UserError
+from coevo.weights import noise
 from coevo.weights.architecture import loaded_tensors, tensors_of
-from coevo.weights.dtypes import FROM_SAFETENSORS
+from coevo.weights.dtypes import FROM_SAFETENSORS, dtype_of
 from coevo.weights.selection import LoadedTensor, select
 from coevo.weights.stored import StoredTensor, open_checkpoint, shortened
+from coevo.weights.torch_memory import as_numpy
 
 DTypeOption: TypeAlias = Literal["auto", "bfloat16", "float16", "float32"]
 
@@ -151,13 +154,12 @@ def _require_stored(parameters: Mapping[str, torch.nn.Parameter], stored: Mappin
 def _equals(found: torch.Tensor, entry: StoredTensor) -> bool:
     if tuple(found.shape) != entry.shape:
         return False
-    dtype = getattr(torch, FROM_SAFETENSORS[entry.code])
-    held = entry.read()
-    # A copy: torch warns of memory that it must not write to.
-    bits = torch.as_tensor(held.reshape(-1).view(f"i{held.itemsize}").copy())
-    expected = bits.view(dtype).to(found.dtype)
-    plain = getattr(torch, f"int{8 * found.element_size()}")
-    return torch.equal(expected.view(plain), found.cpu().contiguous().reshape(-1).view(plain))
+    held, served = entry.read(), as_numpy(found.contiguous())
+    dtype = dtype_of(served)
+    if FROM_SAFETENSORS[entry.code] != dtype:
+        held = noise.cast(noise.from_bfloat16(held) if entry.code == "BF16" else held.astype(np.float32), dtype)
+    # As bits, where -0.0 is not 0.0.
+    return np.array_equal(held.reshape(-1).view(np.uint8), served.reshape(-1).view(np.uint8))
 
 
 def _eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
