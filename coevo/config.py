@@ -23,6 +23,7 @@ import tomli_w
 from pydantic import Field
 
 from coevo.errors import UserError
+from coevo.files import read_text
 from coevo.records import Json
 from coevo.registry import did_you_mean
 
@@ -111,13 +112,11 @@ def read_file(path: Path) -> dict[str, Json]:
     Raises:
         UserError: it is missing, not readable as text, or not TOML.
     """
+    if not os.path.lexists(path):
+        raise UserError(f"no configuration file {str(path)!r}; see the folder configs/ for examples")
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (FileNotFoundError, NotADirectoryError):
-        raise UserError(f"no configuration file {str(path)!r}; see the folder configs/ for examples") from None
-    except OSError as error:
-        raise UserError(f"cannot read the configuration file {str(path)!r}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return tomllib.loads(read_text(path, "the configuration file"))
+    except tomllib.TOMLDecodeError as error:
         raise UserError(f"{str(path)!r} is not valid TOML: {error}") from None
 
 

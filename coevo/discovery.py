@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 from coevo import hookspecs
-from coevo.errors import CoevoError, PluginError
+from coevo.errors import CoevoError, PluginError, UserError
+from coevo.files import check_source
 from coevo.registry import Registry, did_you_mean
 
 if TYPE_CHECKING:
@@ -206,6 +207,10 @@ def _import_file(path: Path) -> object:
     if not path.is_file():
         raise PluginError(f"no plugin file {str(path)!r}; --plugin takes a Python file that implements hooks")
     name = f"coevo_local_{path.stem}"
+    try:
+        check_source(path)
+    except UserError as error:
+        raise PluginError(f"plugin file {error}") from None
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise PluginError(f"{str(path)!r} is no Python file; --plugin takes one that implements hooks")

@@ -34,6 +34,7 @@ from typing import Any
 from coevo.errors import CheckFailedError, MissingExtraError, RunError, UserError
 from coevo.records import Json
 from coevo.registry import did_you_mean
+from coevo.weights.parts import weight_files
 
 Progress = Callable[[str], None]
 """Is told, in a few words, what a slow call is doing."""
@@ -111,7 +112,8 @@ def resolve(model: str, *, fetch: bool = False) -> Path | str:
         A folder with a config and weights, or the hub id as it is.
 
     Raises:
-        UserError: an alias that is not pulled, a folder that holds no model, or a name that is nothing.
+        UserError: an alias that is not pulled, a folder that holds no model or one that engines would read
+            differently, or a name that is nothing.
     """
     if model in ALIASES:
         folder = _place(model)
@@ -140,6 +142,7 @@ def _checked_folder(path: Path) -> Path:
             raise UserError(
                 f"the model folder {str(path)!r} holds no {wanted}; expected a transformers model in safetensors"
             )
+    weight_files(path)
     return path
 
 
@@ -315,7 +318,9 @@ def _pull_from_hub(model: str, say: Progress) -> Path:
     say(f"fetching {model} from its hub")
     try:
         patterns = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
-        return Path(_imported("huggingface_hub").snapshot_download(model, allow_patterns=patterns))
+        ignored = ["consolidated*"]  # Mistral's releases hold the same weights once more, under other names
+        fetch = _imported("huggingface_hub").snapshot_download
+        return Path(fetch(model, allow_patterns=patterns, ignore_patterns=ignored))
     except Exception as error:  # noqa: BLE001 - a network has more ways to fail than types
         raise RunError(f"could not fetch {model!r} from its hub: {' '.join(str(error).split())[:200]}") from None
 

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Protocol, cast
 
 from coevo.errors import UserError
+from coevo.files import check_source
 
 _FUNCTIONS = ("instances", "solve", "objective")
 
@@ -61,8 +62,9 @@ def import_file(file: Path, prefix: str, what: str = "") -> ModuleType:
         what: it is called in a complaint, with a space behind it.
 
     Raises:
-        UserError: it is no Python file, or its import fails.
+        UserError: it is no Python file or no UTF-8, or its import fails.
     """
+    check_source(file)
     name = f"{prefix}_{file.resolve().parent.name}"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:

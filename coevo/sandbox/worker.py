@@ -13,7 +13,8 @@ import os
 import random
 import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import cast
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from coevo.sandbox.problem import Problem
 
 FILE = "<candidate>"
 _MESSAGE_CHARACTERS = 400
+_KEYS = "keys of a dictionary are text there, and one is of type"
 
 
 def run(
@@ -105,20 +107,44 @@ def _failure(status: str, message: str) -> str:
 def _encode(solution: object) -> tuple[str, str]:
     """A solution as JSON, as it is now: a candidate may change it later. Or, second, the claim that says why not."""
     try:
-        return json.dumps(solution, allow_nan=False, default=_plain), ""
+        text = json.dumps(solution, allow_nan=False, default=_plain)
+        if "{" in text:  # a key that is no text would become one, and the objective would not find it
+            _check_keys(solution)
+        return text, ""
     except ValueError as error:
         return "", _failure("non_finite", f"the solution holds no finite number: {error}")
     except (TypeError, RecursionError) as error:
-        return "", _failure("invalid_solution", f"the solution does not fit in JSON: {error}")
+        said = str(error)
+        if said.startswith("keys must be"):  # json's own complaint, about a tuple and the like
+            said = f"{_KEYS} {said.rpartition(' ')[2]}; return a list of [key, value] pairs"
+        return "", _failure("invalid_solution", f"the solution does not fit in JSON: {said}")
     except BaseException as error:  # noqa: BLE001 - `tolist` may be the candidate's
         return "", _failure(_status(error), _message(error))
 
 
 def _plain(value: object) -> object:
     convert = getattr(value, "tolist", None)
-    if convert is None:
-        raise TypeError(f"a {type(value).__name__} in it")
-    return convert()
+    if convert is not None:
+        return convert()
+    kind = type(value).__name__
+    mend = "return a sorted list" if kind in ("set", "frozenset") else "return lists, numbers and text"
+    raise TypeError(f"a {kind} is in it; {mend}")
+
+
+def _check_keys(value: object) -> None:
+    """Refuse dictionaries with keys that JSON does not have."""
+    if isinstance(value, dict):
+        items = cast("dict[object, object]", value)
+        for key in items:
+            if not isinstance(key, str):
+                raise TypeError(f"{_KEYS} {type(key).__name__}; return a list of [key, value] pairs")
+        inner: Iterable[object] = items.values()
+    elif isinstance(value, list | tuple):
+        inner = cast("Iterable[object]", value)
+    else:
+        return
+    for each in inner:
+        _check_keys(each)
 
 
 def _status(error: BaseException) -> str:

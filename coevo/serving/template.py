@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from coevo.errors import UserError
+from coevo.files import read_text
 from coevo.weights.stored import read_json
 
 _LITERAL = """\
@@ -31,7 +32,7 @@ def template_of(model: Path) -> str:
     """
     own = model / "chat_template.jinja"
     if own.is_file():
-        return own.read_text(encoding="utf-8")
+        return read_text(own)
     config = model / "tokenizer_config.json"
     kept: Any = read_json(config).get("chat_template") if config.is_file() else None
     if isinstance(kept, list):  # several by name, in older folders

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 
+from coevo.files import read_text
 from coevo.learning import Point
 from coevo.records import Json
 from coevo.report import html
@@ -47,7 +48,7 @@ def page(frame: Frame, result: Mapping[str, Json], figure: Figure) -> str:
         html.Section("Runs", [_drawn(tables.every_run(result))]),
     ]
     if source.is_file():
-        sections.append(html.Section("Study", [html.Code(source.name, source.read_text(encoding="utf-8-sig"))]))
+        sections.append(html.Section("Study", [html.Code(source.name, read_text(source))]))
     seeds = ", ".join(str(seed) for seed in frame.seeds)
     subtitle = f"{len(frame.arms)} arms, seeds {seeds}; differences are to {frame.arms[0]} with the same seed"
     title = f"Study {frame.name}" if frame.source else frame.name.capitalize()

@@ -94,7 +94,10 @@ def load_exactly(view: Float32s, spec: TensorSpec, stored: Mapping[str, StoredTe
     raw = found.read()
     for alias in spec.aliases:
         if alias in stored and not np.array_equal(_bits(stored[alias].read()), _bits(raw)):
-            raise UserError(f"the model ties {alias!r} to {spec.name!r}, but the checkpoint stores them different")
+            raise UserError(
+                f"the model ties {alias!r} to {spec.name!r}, but the checkpoint stores them different: "
+                "leave one out, or set tie_word_embeddings to false in its config.json"
+            )
     target, source = view.reshape(-1), raw.reshape(-1)
     for begin in range(0, spec.size, _CHUNK):
         piece, part = target[begin : begin + _CHUNK], source[begin : begin + _CHUNK]

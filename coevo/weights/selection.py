@@ -18,9 +18,12 @@ from coevo.weights.stored import StoredTensor, open_checkpoint, read_json, short
 
 _PLAIN_INTEGERS = {"I64", "BOOL"}
 _MARKS_OF_PACKING = ("hf_quant_config.json", "quantize_config.json", "quant_config.json", "quantization_config.json")
-_REASONS = (
+_TOWERS = (
     ("vision tower", ("visual", "vision", "image", "multi_modal_projector", "mm_projector")),
     ("audio tower", ("audio",)),
+)
+_REASONS = (
+    *_TOWERS,
     ("buffer", ("inv_freq", "masked_bias", "position_ids", "rotary_emb")),
     ("extra head", ("mtp", "lm_head", "score", "classifier", "v_head", "value_head", "pooler", "nextn")),
 )
@@ -187,14 +190,25 @@ def _specified(name: str, group: Sequence[str], loaded: LoadedTensor, stored: Ma
     return TensorSpec(name, found.shape, FROM_SAFETENSORS[found.code], aliases=aliases)
 
 
+def _is_mask(entry: StoredTensor) -> bool:
+    """Whether a tensor is a causal mask, (1, 1, n, n), which older checkpoints hold in any format."""
+    return len(entry.shape) == 4 and entry.shape[:2] == (1, 1) and entry.shape[2] == entry.shape[3] > 1
+
+
 def _reason(name: str, stored: StoredTensor, loaded: Mapping[str, LoadedTensor]) -> str:
-    if (name in loaded and not loaded[name].parameter) or stored.code in _PLAIN_INTEGERS:
+    if (name in loaded and not loaded[name].parameter) or stored.code in _PLAIN_INTEGERS or _is_mask(stored):
         return "buffer"
+    return _marked(name, _REASONS) or "not loaded by the engine"
+
+
+def tower_of(name: str) -> str:
+    """`vision tower` or `audio tower` if a tensor belongs to one, which text does not pass; else nothing."""
+    return _marked(name, _TOWERS)
+
+
+def _marked(name: str, reasons: Iterable[tuple[str, Sequence[str]]]) -> str:
     parts = name.lower().split(".")
-    for reason, marks in _REASONS:
-        if any(part.startswith(mark) for part in parts for mark in marks):
-            return reason
-    return "not loaded by the engine"
+    return next((reason for reason, marks in reasons for mark in marks if any(p.startswith(mark) for p in parts)), "")
 
 
 def _refuse_packed(folder: Path, config: Mapping[str, object], stored: Mapping[str, StoredTensor]) -> None:
@@ -207,7 +221,7 @@ def _refuse_packed(folder: Path, config: Mapping[str, object], stored: Mapping[s
     if mark := next((name for name in _MARKS_OF_PACKING if (folder / name).is_file()), None):
         raise UserError(f"{str(folder)!r} is quantised ({mark}); {expected}")
     plain = {*FROM_SAFETENSORS, *_PLAIN_INTEGERS, "F64"}
-    packed = {name: entry.code for name, entry in stored.items() if entry.code not in plain}
+    packed = {name: entry.code for name, entry in stored.items() if entry.code not in plain and not _is_mask(entry)}
     if packed:
         codes = sorted(set(packed.values()))
         raise UserError(

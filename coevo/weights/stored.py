@@ -7,7 +7,7 @@ Covered: a checkpoint folder (one `model.safetensors`, or shards and their index
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -17,9 +17,12 @@ from numpy.typing import NDArray
 
 from coevo.errors import UserError
 from coevo.weights.dtypes import FROM_SAFETENSORS, TO_SAFETENSORS, DType, held_as
+from coevo.weights.parts import INDEX, SINGLE, check_tensors, read_json, shortened, weight_files
 
-SINGLE = "model.safetensors"
-INDEX = "model.safetensors.index.json"
+__all__ = [
+    "INDEX", "SINGLE", "StoredTensor", "open_checkpoint", "open_file", "read_json", "shortened", "write_file",
+]  # fmt: skip
+
 _LONGEST_HEADER = 100_000_000
 
 
@@ -46,21 +49,6 @@ class StoredTensor:
             return np.empty(self.shape, dtype=held)
         raw = np.memmap(self.file, dtype=np.uint8, mode="r", offset=self.begin, shape=(self.end - self.begin,))
         return raw.view(np.ndarray).view(held).reshape(self.shape)
-
-
-def read_json(path: Path) -> dict[str, object]:
-    """The JSON object in a file.
-
-    Raises:
-        UserError: If there is none in it.
-    """
-    try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot read {str(path)!r} as JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise UserError(f"{str(path)!r} holds a {type(found).__name__}, expected a JSON object")
-    return cast(dict[str, object], found)
 
 
 def open_file(path: Path) -> tuple[dict[str, StoredTensor], dict[str, str]]:
@@ -96,42 +84,15 @@ def open_checkpoint(folder: Path) -> dict[str, StoredTensor]:
     """All tensors of a checkpoint folder by name, whatever their format.
 
     Raises:
-        UserError: If the folder holds no safetensors checkpoint, or a broken one; the message says what was
-            expected.
+        UserError: If the folder holds no safetensors checkpoint, a broken one, or one that engines would read
+            differently; the message says what was expected.
     """
-    index, single = folder / INDEX, folder / SINGLE
-    if not index.is_file():
-        if not single.is_file():
-            raise UserError(_nothing_to_open(folder))
-        return open_file(single)[0]
-    wanted = read_json(index).get("weight_map")
-    if not isinstance(wanted, dict) or not wanted:
-        raise UserError(f"{str(index)!r} has no weight_map")
-    places = {str(name): str(file) for name, file in cast(dict[str, object], wanted).items()}
-    if outside := sorted({file for file in places.values() if Path(file).name != file}):
-        raise UserError(f"{str(index)!r} names files outside its folder: {outside}")
+    places = weight_files(folder)
+    if not places:
+        return open_file(folder / SINGLE)[0]
     shards = {file: open_file(folder / file)[0] for file in sorted(set(places.values()))}
-    if missing := sorted(name for name, file in places.items() if name not in shards[file]):
-        raise UserError(f"{str(index)!r} names tensors that their files do not hold: {shortened(missing)}")
+    check_tensors(folder, places, shards)
     return {name: shards[file][name] for name, file in places.items()}
-
-
-def _nothing_to_open(folder: Path) -> str:
-    expected = f"expected {SINGLE!r} or {INDEX!r} in float32, bfloat16 or float16"
-    if not folder.is_dir():
-        return f"there is no model folder {str(folder)!r}; {expected} in it"
-    if packed := sorted(path.name for path in folder.iterdir() if path.suffix == ".gguf"):
-        return f"{str(folder)!r} holds a packed GGUF model ({packed[0]}); {expected}: coevo model pull converts it"
-    if pickled := sorted(path.name for path in folder.iterdir() if path.suffix in {".bin", ".pt", ".pth"}):
-        return f"{str(folder)!r} holds pickled weights ({pickled[0]}); {expected}"
-    return f"{str(folder)!r} holds no weights; {expected}"
-
-
-def shortened(names: Iterable[str], limit: int = 5) -> str:
-    """Names for a one-line message: the first few, quoted, and how many more there are."""
-    listed = list(names)
-    more = f" and {len(listed) - limit} more" if len(listed) > limit else ""
-    return ", ".join(repr(name) for name in listed[:limit]) + more
 
 
 def write_file(

@@ -2,18 +2,23 @@
 
 import logging
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+import numpy as np
 import torch
 import transformers
 
 from coevo.errors import UserError
-from coevo.weights.architecture import loaded_tensors
+from coevo.weights import noise
+from coevo.weights.architecture import loaded_tensors, tensors_of
+from coevo.weights.dtypes import FROM_SAFETENSORS, dtype_of
 from coevo.weights.selection import LoadedTensor, select
+from coevo.weights.stored import StoredTensor, open_checkpoint, shortened
+from coevo.weights.torch_memory import as_numpy
 
 DTypeOption: TypeAlias = Literal["auto", "bfloat16", "float16", "float32"]
 
@@ -89,9 +94,10 @@ def load(folder: Path, dtype: str, device: torch.device, attention: str) -> Load
         UserError: The folder holds no model that transformers loads as a causal language model without
             remote code.
     """
-    select(folder)  # says in one line what is broken or quantised, which transformers says in a hundred
     library: Any = transformers  # its own types are too incomplete to check against
     with quiet():
+        tensors = tensors_of(folder)
+        select(folder, tensors)  # says in one line and at once what transformers says late or not at all
         try:
             tokenizer: Any = library.AutoTokenizer.from_pretrained(folder, local_files_only=True)
             model: Any = library.AutoModelForCausalLM.from_pretrained(
@@ -104,8 +110,13 @@ def load(folder: Path, dtype: str, device: torch.device, attention: str) -> Load
         except Exception as error:  # noqa: BLE001 - whatever a broken folder makes of it is the user's to mend
             said = " ".join(str(error).split()) or type(error).__name__
             raise UserError(f"transformers cannot load {str(folder)!r}: {said[:300]}") from None
+    stored = open_checkpoint(folder)
+    parameters, _ = loaded_tensors(model, stored)
+    _require_stored(parameters, stored)
     model.eval().requires_grad_(False).to(device)
-    parameters, tensors = _tensors(model)
+    for parameter in parameters.values():
+        # transformers may map the file; the kernels write here, and a packed layout would not be the plain one.
+        parameter.data = parameter.data.clone(memory_format=torch.contiguous_format)
     eos = _eos_ids(model, tokenizer)
     if not eos:
         raise UserError(f"{str(folder)!r} names no token that ends a turn; expected eos_token_id")
@@ -123,13 +134,32 @@ def load(folder: Path, dtype: str, device: torch.device, attention: str) -> Load
     )
 
 
-def _tensors(model: Any) -> tuple[dict[str, torch.nn.Parameter], dict[str, LoadedTensor]]:
-    """Parameters by the first name of each tied group, each moved to memory of its own."""
-    parameters, tensors = loaded_tensors(model)
-    for parameter in parameters.values():
-        # transformers may map the file; the kernels write here, and a packed layout would not be the plain one.
-        parameter.data = parameter.data.clone(memory_format=torch.contiguous_format)
-    return parameters, tensors
+def _require_stored(parameters: Mapping[str, torch.nn.Parameter], stored: Mapping[str, StoredTensor]) -> None:
+    """Refuse a model whose parameters are not the checkpoint's tensors, value by value, in the format that is served.
+
+    What is served is written from the checkpoint, whatever was loaded here: a tensor that transformers changes as it
+    loads it would make another model of it.
+
+    Raises:
+        UserError: which tensors differ.
+    """
+    wrong = [name for name, found in parameters.items() if name in stored and not _equals(found.data, stored[name])]
+    if wrong:
+        raise UserError(
+            f"transformers changes {len(wrong)} tensors of the checkpoint as it loads them, so coevo cannot serve "
+            f"others in their place: {shortened(sorted(wrong))}"
+        )
+
+
+def _equals(found: torch.Tensor, entry: StoredTensor) -> bool:
+    if tuple(found.shape) != entry.shape:
+        return False
+    held, served = entry.read(), as_numpy(found.contiguous())
+    dtype = dtype_of(served)
+    if FROM_SAFETENSORS[entry.code] != dtype:
+        held = noise.cast(noise.from_bfloat16(held) if entry.code == "BF16" else held.astype(np.float32), dtype)
+    # As bits, where -0.0 is not 0.0.
+    return np.array_equal(held.reshape(-1).view(np.uint8), served.reshape(-1).view(np.uint8))
 
 
 def _eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coevo import hookimpl
+from coevo.files import read_text
 from coevo.records import Json
 from coevo_heuristics.commands import add_check
 from coevo_heuristics.problem import HoleKind
@@ -33,7 +34,7 @@ def register_tasks(tasks: Registry[Task]) -> None:
     tasks.register("heuristics", HeuristicTask, "design a heuristic for the problem in a folder")
     for file in sorted(_PROBLEMS.glob("*/problem.toml")):
         # Only the title is read here: a command that lists tasks should not check them.
-        title = str(tomllib.loads(file.read_text("utf-8")).get("title", ""))
+        title = str(tomllib.loads(read_text(file)).get("title", ""))
         tasks.register(file.parent.name, _factory(file.parent), title)
 
 

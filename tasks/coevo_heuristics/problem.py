@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias, cast
 import pydantic
 
 from coevo.errors import UserError
+from coevo.files import read_text
 from coevo.sandbox import Limits
 
 HoleKind: TypeAlias = Literal["expression", "function"]
@@ -185,19 +186,18 @@ class Problem:
     def read(self, name: str) -> str:
         """The text of a file of the folder that problem.toml names."""
         path = self.folder / name
-        try:
-            return path.read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"{str(self.file)!r} names {name!r}, which cannot be read: {error}") from None
+        if not path.exists():
+            raise UserError(f"{str(self.file)!r} names {name!r}, which cannot be read: there is no such file")
+        return read_text(path)
 
 
 def _read(file: Path) -> ProblemTable:
     try:
-        content = tomllib.loads(file.read_text("utf-8"))
+        content = tomllib.loads(read_text(file))
         return ProblemTable.model_validate(content)
     except pydantic.ValidationError as error:
         raise UserError(f"{str(file)!r}: {_first_complaint(error)}") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except tomllib.TOMLDecodeError as error:
         raise UserError(f"{str(file)!r}: {error}") from None
 
 

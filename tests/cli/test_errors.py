@@ -72,7 +72,7 @@ MISTAKES = {
     "run missing_key.toml": "unknown configuration key 'generatons'; did you mean 'generations'?",
     "run EMPTYDIR": "cannot read the configuration file 'EMPTYDIR': Is a directory",
     "run FILE/x.toml": "no configuration file 'FILE/x.toml'",
-    "run binary.toml": "'binary.toml' is not valid TOML",
+    "run binary.toml": "'binary.toml' is not UTF-8",
     "run broken.toml": "'broken.toml' is not valid TOML",
     "run nan.toml": "anchor_seconds got nan: input should be a finite number",
     "run inf.toml": "option 'sigma' must be a finite number, got inf",

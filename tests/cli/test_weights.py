@@ -7,6 +7,8 @@ import checkpoint_engine
 import numpy as np
 import pytest
 
+from coevo.errors import UserError
+from coevo.models import resolve
 from coevo.weights.digest import digest_of
 from coevo.weights.stored import open_checkpoint
 
@@ -118,6 +120,23 @@ def test_an_export_that_fails_leaves_nothing(coevo, run, monkeypatch):
     code, _, said = coevo("export", run, "--out", "new")
     assert (code, said) == (1, "coevo: export to 'new' failed: No space left on device\n")
     assert not [p for p in Path().iterdir() if "new" in p.name]
+
+
+@pytest.mark.parametrize("base", [True], ids=["shards"], indirect=True)
+def test_every_command_refuses_a_model_that_engines_would_read_differently(coevo, small, run, base):
+    (base / "model.safetensors").write_bytes(next(base.glob("model-*.safetensors")).read_bytes())
+    said = "holds 'model.safetensors', which transformers loads, and 'model.safetensors.index.json'"
+    adapting = ["--plugin", ENGINE, "--engine", "checkpoint", "--model", str(base.absolute())]
+    for command in (
+        ["run", *small, *adapting, "--name", "b"],
+        ["plan", "--model", str(base)],
+        ["replay", run],
+        ["export", run, "--out", "new"],
+    ):
+        code, _, error = coevo(*command)
+        assert (code, said in error, error.count("\n")) == (2, True, 1), (command, error)
+    with pytest.raises(UserError, match="which transformers loads"):
+        resolve(str(base))  # what doctor asks first
 
 
 def test_a_folder_with_something_in_it_is_refused(coevo, run):

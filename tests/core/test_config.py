@@ -110,7 +110,7 @@ def test_files_that_cannot_be_read(tmp_path):
         read_file(tmp_path)
     broken = tmp_path / "b.toml"
     broken.write_bytes(b"\xff")
-    with pytest.raises(UserError, match="is not valid TOML"):
+    with pytest.raises(UserError, match="is not UTF-8: byte 0xff in line 1, column 1"):
         read_file(broken)
 
 

@@ -1,10 +1,12 @@
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from coevo.errors import UserError
 from coevo.registry import Registry
+from coevo.sandbox import load_problem
 from coevo_heuristics import from_folder, register_tasks
 
 
@@ -169,3 +171,26 @@ def test_an_evaluator_without_one_of_its_functions_stops_the_start(folder: Path)
     with pytest.raises(UserError, match="'solve', 'objective'"):
         task.start()
     task.close()
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_files_with_a_byte_order_mark_and_other_line_ends_are_the_same_problem(folder: Path, end: str) -> None:
+    plain = [from_folder(folder, hole=hole).brief() for hole in ("expression", "function")]
+    for file in [*folder.glob("*.py"), folder / "problem.toml"]:
+        file.write_bytes(file.read_text("utf-8").replace("\n", end).encode("utf-8-sig"))
+    assert [from_folder(folder, hole=hole).brief() for hole in ("expression", "function")] == plain
+
+
+@pytest.mark.parametrize(
+    ("file", "load"),
+    [
+        ("problem.toml", load_both),
+        ("template.py", load_both),
+        ("evaluate.py", lambda folder: load_problem(folder / "evaluate.py")),
+    ],
+)
+def test_files_in_another_encoding_are_named(folder: Path, file: str, load: Callable[[Path], object]) -> None:
+    path = folder / file
+    path.write_text(path.read_text("utf-8"), encoding="utf-16")
+    with pytest.raises(UserError, match=rf"{file}' is not UTF-8: by its byte-order mark it is UTF-16"):
+        load(folder)

@@ -377,7 +377,7 @@ def test_a_folder_without_a_causal_model_is_one_line(tmp_path, tiny):
 
     shutil.copytree(tiny, tmp_path / "broken")
     (tmp_path / "broken" / "config.json").write_text('{"model_type": "no-such-thing"}')
-    with pytest.raises(UserError, match="transformers cannot load"):
+    with pytest.raises(UserError, match=r"transformers knows no text model in .*no-such-thing"):
         TransformersEngine(str(tmp_path / "broken"))
 
 

@@ -377,3 +377,17 @@ def test_a_tensor_of_no_elements_goes_through_everything(write_checkpoint: Write
     master.load_anchor(tmp_path / "anchor", master.save_anchor(tmp_path / "anchor"))
     assert master.moved(5, 1e-2, "float32") == 1.0
     assert outs["one"] == np.float32(1) + np.float32(1e-2) * noise.noise(5, "one", 0, 1)[0]
+
+
+def test_empty_tensors_and_scalars_are_moved_like_any_other(write_checkpoint, tmp_path):
+    folder = write_checkpoint({"empty": np.zeros((0, 3), np.float32), "scalar": np.array(2, np.float32)}, folder="odd")
+    master = Master(select(folder), folder)
+    digest = master.digest()
+    master.apply([(3, 0.5)])
+    assert master.digest() != digest
+    assert float(master.view("scalar")) == float(
+        noise.update_reference(np.array(2, np.float32), [(3, 0.5)], "scalar", 1.0)
+    )
+    out = np.empty((0, 3), np.float32)
+    master.serve("empty", 1, 0.5, out)
+    assert out.shape == master.view("empty").shape == (0, 3)

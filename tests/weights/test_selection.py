@@ -179,7 +179,7 @@ def test_an_engine_that_loads_nothing_is_refused(write_checkpoint: Write):
     [
         ({}, "has no weight_map"),
         ({"w": "../elsewhere.safetensors"}, "files outside its folder"),
-        ({"w": "gone.safetensors"}, "gone.safetensors' is not a whole safetensors file"),
+        ({"w": "gone.safetensors"}, "names files that are not there: 'gone.safetensors'; fetch"),
         ({"w": "model.safetensors"}, "names tensors that their files do not hold: 'w'"),
     ],
 )

@@ -1,0 +1,95 @@
+"""Text files that a user writes, read alike everywhere: UTF-8, with or without a byte-order mark, any line ends."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import tokenize
+from pathlib import Path
+
+from coevo.errors import UserError
+
+_UTF_8 = ("utf-8", "utf-8-sig")
+# UTF-32's mark begins with UTF-16's, so it is looked for first.
+_MARKS = (
+    (codecs.BOM_UTF32_LE, "UTF-32 (little-endian)"),
+    (codecs.BOM_UTF32_BE, "UTF-32 (big-endian)"),
+    (codecs.BOM_UTF16_LE, "UTF-16 (little-endian)"),
+    (codecs.BOM_UTF16_BE, "UTF-16 (big-endian)"),
+)
+
+
+def read_text(path: Path, what: str = "") -> str:
+    r"""The text of a file that a user wrote, without a byte-order mark, lines ended by `\n`.
+
+    Args:
+        path: of the file.
+        what: it is called where it cannot be read, such as `the configuration file`.
+
+    Raises:
+        UserError: it cannot be read, or is not UTF-8; says where, and which encoding it seems to have.
+    """
+    return _decoded(_bytes(path, what), path).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def check_source(path: Path) -> None:
+    """Refuse a file that is no Python source for its encoding, which Python itself says less clearly.
+
+    A source may declare another encoding than UTF-8 in its first lines, as Python allows.
+
+    Raises:
+        UserError: as `read_text`.
+    """
+    data = _bytes(path)
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+    except SyntaxError:
+        encoding = "utf-8"
+    if encoding in _UTF_8:
+        _decoded(data, path)
+
+
+def mark_of(path: Path) -> str:
+    """What the byte-order mark of a file says: `UTF-8`, `UTF-16 (little-endian)` …, or nothing without one."""
+    try:
+        with path.open("rb") as file:
+            return _mark(file.read(4))
+    except OSError:
+        return ""
+
+
+def _bytes(path: Path, what: str = "") -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UserError(f"cannot read {what}{what and ' '}{str(path)!r}: {error.strerror or error}") from None
+
+
+def _mark(data: bytes) -> str:
+    if data.startswith(codecs.BOM_UTF8):
+        return "UTF-8"
+    return next((name for mark, name in _MARKS if data.startswith(mark)), "")
+
+
+def _decoded(data: bytes, path: Path) -> str:
+    mark = _mark(data)
+    if mark not in ("", "UTF-8"):
+        raise _refused(path, f"by its byte-order mark it is {mark}")
+    if (zero := data.find(b"\0")) >= 0:
+        raise _refused(path, f"it has a zero byte in {_place(data, zero)}, as UTF-16 and binary files have")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        byte = error.object[error.start : error.start + 1]
+        seems = byte.decode("cp1252", errors="ignore") or byte.decode("latin-1")
+        hint = f", which is {seems!r} in Latin-1 (Windows-1252)" if seems.isprintable() else ""
+        raise _refused(path, f"byte 0x{byte.hex()} in {_place(error.object, error.start)}{hint}") from None
+
+
+def _place(data: bytes, at: int) -> str:
+    lines = data[:at].split(b"\n")
+    return f"line {len(lines)}, column {len(lines[-1]) + 1}"
+
+
+def _refused(path: Path, why: str) -> UserError:
+    return UserError(f"{str(path)!r} is not UTF-8: {why}; save it as UTF-8")

@@ -1,0 +1,81 @@
+"""Chat templates that real folders have: which of them load and answer, and in what words the others are refused."""
+
+import dataclasses
+import json
+
+import pytest
+
+from coevo.errors import UserError
+from tests.asking_kit import ask, complete
+from tests.tiny_llama import CHAT_TEMPLATE
+from tests.tiny_models import save_tiny
+
+NO_SYSTEM = (
+    "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+    + CHAT_TEMPLATE
+)
+ALTERNATING = (
+    "{% for message in messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('roles must alternate user/assistant') }}{% endif %}{% endfor %}" + CHAT_TEMPLATE
+)
+GENERATION = (
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' }}"
+    "{% generation %}{{ message['content'] + '<|im_end|>\n' }}{% endgeneration %}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+THINKING = CHAT_TEMPLATE.replace("'<|im_start|>assistant\n'", "'<|im_start|>assistant\n<think>\n'")
+NAMED = {"default": CHAT_TEMPLATE, "tool_use": "{{ tools }}"}
+
+
+def with_roles(*roles):
+    return dataclasses.replace(ask("Hi", max_new_tokens=2), messages=tuple({"role": r, "content": "x"} for r in roles))
+
+
+def prompt_of(engine, request):
+    (completion,) = complete(engine, [request])
+    return engine._session.completer._tokenizer.decode(completion.prompt_ids)
+
+
+@pytest.fixture
+def engine_with(new_engine, tmp_path):
+    return lambda template: new_engine(save_tiny(tmp_path / "model", "llama", template=template))
+
+
+@pytest.mark.parametrize("template", [NO_SYSTEM, ALTERNATING, GENERATION, NAMED, THINKING])
+def test_a_model_with_an_unusual_template_loads_and_answers_a_user(engine_with, template):
+    assert prompt_of(engine_with(template), ask("Hi", max_new_tokens=2)).startswith("<|im_start|>user\nHi<|im_end|>")
+
+
+def test_a_template_in_a_file_of_its_own_is_used(engine_with, tmp_path):
+    save_tiny(tmp_path / "model", "llama", template=GENERATION)
+    assert (tmp_path / "model" / "chat_template.jinja").is_file()
+    assert "chat_template" not in (tmp_path / "model" / "tokenizer_config.json").read_text()
+    assert prompt_of(engine_with(GENERATION), ask("Hi")).endswith("<|im_start|>assistant\n")
+
+
+def test_a_template_in_the_tokenizer_s_configuration_is_used(new_engine, tmp_path):
+    folder = save_tiny(tmp_path / "model", "llama")
+    (folder / "chat_template.jinja").unlink()
+    config = folder / "tokenizer_config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "chat_template": GENERATION}))
+    assert prompt_of(new_engine(folder), ask("Hi")).endswith("<|im_start|>assistant\n")
+
+
+def test_a_model_without_a_template_is_refused_when_it_is_loaded(engine_with):
+    with pytest.raises(UserError, match="has no chat template; expected an instruct model"):
+        engine_with(None)
+
+
+@pytest.mark.parametrize(
+    ("template", "roles", "said"),
+    [
+        (NO_SYSTEM, ("system", "user"), "refuses the messages: System role not supported"),
+        (ALTERNATING, ("user", "user"), "refuses the messages: roles must alternate user/assistant"),
+        ({"tool_use": "{{ tools }}"}, ("user",), "refuses the messages: .*multiple chat templates"),
+    ],
+)
+def test_messages_that_a_template_refuses_are_refused_in_one_line(engine_with, template, roles, said):
+    engine = engine_with(template)
+    with pytest.raises(UserError, match=said) as caught:
+        complete(engine, [with_roles(*roles)])
+    assert "\n" not in str(caught.value)
