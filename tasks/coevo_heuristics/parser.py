@@ -10,10 +10,10 @@ that could be one), `syntax` (it does not parse), `no_entry` (it parses, but no 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from coevo.thinking import said
 from coevo_heuristics import expressions, functions
 from coevo_heuristics.syntax import plain
 
@@ -45,24 +45,7 @@ class Entry:
     """Names that the template imports, which an answer may use without importing them."""
 
 
-_THINKING_TAG = re.compile(r"<(/?)(?:think|thinking|reasoning)>", re.IGNORECASE)
-
-
-def without_thinking(text: str) -> str:
-    """`text` without its thinking blocks; one that never ends takes the rest of the text with it.
-
-    A closing tag alone ends a block that the chat template had opened.
-    """
-    kept: list[str] = []
-    start, thinking = 0, False
-    for tag in _THINKING_TAG.finditer(text):
-        if tag[1]:
-            kept = kept if thinking else []
-            start, thinking = tag.end(), False
-        elif not thinking:
-            kept.append(text[start : tag.start()])
-            thinking = True
-    return "".join(kept) if thinking else "".join([*kept, text[start:]])
+_STILL_THINKING = "the thinking never ends, so there is no answer"
 
 
 def parse_expression(text: str, target: str, names: Collection[str]) -> Answer:
@@ -73,7 +56,9 @@ def parse_expression(text: str, target: str, names: Collection[str]) -> Answer:
         target: the name that is assigned to (`score`).
         names: what an expression should use; of several candidates the first that uses one is taken.
     """
-    body = without_thinking(plain(text))
+    body, unfinished = said(plain(text))
+    if unfinished:
+        return Answer("no_answer", message=_STILL_THINKING)
     found, problem = expressions.find(body, target, names)
     if found is not None:
         return Answer("ok", found.source, found.comment)
@@ -91,7 +76,9 @@ def parse_function(text: str, entry: Entry, truncated: bool = False) -> Answer:
         truncated: whether the token limit cut the completion off; a cut tail is then dropped where what
             is left still returns on every path.
     """
-    body = without_thinking(plain(text))
+    body, unfinished = said(plain(text))
+    if unfinished:
+        return Answer("no_answer", message=_STILL_THINKING)
     pieces, outside = functions.split(body)
     if not pieces:
         return Answer("no_answer", message="the answer holds no Python code")

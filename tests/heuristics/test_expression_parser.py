@@ -40,6 +40,8 @@ NAMES = ("d_current", "d_home", "d_mean")
         (" d_current\u00a0- d_home\u200b", "d_current - d_home"),
         ("<think>maybe d_home?\nscore = d_mean</think> d_current", "d_current"),
         ("I should subtract.</think>\nscore = d_current - d_home", "d_current - d_home"),
+        ("[THINK]score = d_mean[/THINK]score = d_current - d_home", "d_current - d_home"),
+        ("<seed:think>\nscore = d_mean\n</seed:think>\n\nd_current", "d_current"),
         (" {'a': d_current}['a'] - d_home", "{'a': d_current}['a'] - d_home"),
         (" np.sum([d_current, d_home], axis=0)", "np.sum([d_current, d_home], axis=0)"),
         (" Here is one line:\nscore = d_current - d_home", "d_current - d_home"),
@@ -56,7 +58,9 @@ def test_an_expression_is_found_in_what_the_model_wrote(completion: str, express
     assert "\n" not in answer.text
 
 
-@pytest.mark.parametrize("completion", ["", "  \n\n", "```\n```", "# only a comment", "<think>so, d_current, and"])
+@pytest.mark.parametrize(
+    "completion", ["", "  \n\n", "```\n```", "# only a comment", "<think>so, d_current, and", "Sure\n◁think▷d_mean"]
+)
 def test_nothing_left_is_no_answer(completion: str) -> None:
     assert parse_expression(completion, "score", NAMES).status == "no_answer"
 
@@ -106,6 +110,7 @@ def test_any_text_has_a_status(text: str) -> None:
     assert (answer.status == "ok") != bool(answer.message)
 
 
+@pytest.mark.filterwarnings("ignore::SyntaxWarning")  # `0[0]` is an answer that can be judged
 @given(st.text(alphabet="d_current +-*/()[]{}.,:=#'\"\\`0123np\n", max_size=80))
 def test_whatever_is_accepted_compiles_on_one_line(text: str) -> None:
     answer = parse_expression(text, "score", NAMES)

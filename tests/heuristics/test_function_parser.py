@@ -56,7 +56,7 @@ def test_the_same_function_is_found_in_every_dress(text: str) -> None:
     [
         ("", "no_answer", "no Python code"),
         ("I cannot do that.", "no_answer", "no Python code"),
-        ("<think>def select(a, b):\n    return b", "no_answer", "no Python code"),
+        ("<think>def select(a, b):\n    return b", "no_answer", "thinking never ends"),
         ("```python\n```", "no_answer", "no Python code"),
         ("```python\ndef select(here, nodes)\n    return nodes[0]\n```", "syntax", "expected ':'"),
         ("```python\ndef select(here, nodes):\nreturn nodes[0]\n```", "syntax", "indented block"),
@@ -157,6 +157,28 @@ def test_the_longest_block_with_the_entry_wins_and_of_equal_ones_the_last() -> N
     assert parse(f"```python\n{BODY}\n```\n```python\n{BODY.replace('0', '1')}\n```").text == BODY.replace("0", "1")
     broken = long.replace("max(", "max((")
     assert parse(f"```python\n{broken}\n```\n```python\n{BODY}\n```").text == BODY
+
+
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [
+        ("[THINK]", "[/THINK]"),
+        ("<thought>\n", "</thought>\n\n"),
+        ("", "</think>"),
+        ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"),
+    ],
+)
+def test_a_draft_is_no_answer_even_if_it_is_longer(begin: str, end: str) -> None:
+    draft = f"```python\n{BODY.replace('return', 'nodes = sorted(nodes)' + chr(10) + '    return')}\n```"
+    assert parse(f"{begin}{draft}\nShorter is better.{end}```python\n{BODY}\n```").text == BODY
+    if begin:
+        answer = parse(f"{begin}{draft}\nShorter", truncated=True)
+        assert (answer.status, answer.text) == ("no_answer", "")
+
+
+def test_a_program_that_names_marks_of_thinking_stays_whole() -> None:
+    program = 'def select(here, nodes):\n    # after </think>\n    return str(nodes).split("<think>")[0]'
+    assert parse(f"<think>hm</think>\n```python\n{program}\n```").text == program
 
 
 def test_a_helper_in_a_block_of_its_own_is_brought_along() -> None:
