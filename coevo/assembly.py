@@ -13,6 +13,7 @@ from coevo.discovery import LOCAL_PLUGIN, Registries, load
 from coevo.errors import UserError
 from coevo.interfaces import Brief, ContextUpdater, Engine, ParameterUpdater
 from coevo.models import ALIASES, resolve
+from coevo.places import expanded
 from coevo.records import Json, Sampling
 from coevo.registry import Option, require
 from coevo.services import RunServices
@@ -124,7 +125,7 @@ def date_of(config: RunConfig, registries: Registries) -> str:
 
 def lasting_model(config: RunConfig, registries: Registries) -> str:
     """The model's name; a folder by its full path, so that the run can be read, replayed and resumed from any other."""
-    folder = Path(config.model).expanduser()
+    folder = expanded(config.model)
     inner, _ = inner_engine(config, registries)
     own_names = inner in registries.engines and hasattr(registries.engines.entry(inner).factory, "check_model")
     return (

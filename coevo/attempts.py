@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from coevo.dealing import Cell, Chunk, Prepared
@@ -13,6 +13,7 @@ from coevo.records import (
     Context,
     EpisodeResult,
     Example,
+    Json,
     Perturbation,
     Provenance,
     Request,
@@ -45,6 +46,7 @@ class Attempt:
         self.episode: Episode | None = None
         self.result: EpisodeResult | None = None
         self.steps: list[Step] = []
+        self.notes: list[str] = []
         self._requests: list[Request] = []
 
     def begin(self, task: Task, wrap: Callable[[Episode], Episode] | None) -> None:
@@ -83,6 +85,7 @@ class Attempt:
         """Give it the answers to what was pending."""
         assert self.episode is not None
         self.steps += [step_of(r, c) for r, c in zip(self._requests, completions, strict=True)]
+        self.notes += [c.note for c in completions if c.note]
         if any(c.finish_reason == "context_overflow" for c in completions):
             self.result = EpisodeResult(
                 "context_overflow",
@@ -99,6 +102,14 @@ class Attempt:
     def fail(self, status: str, error: BaseException) -> None:
         """End it with a status that is no fault of the model."""
         self.result = EpisodeResult(status, artifacts={"message": short(error)})
+
+
+def _explained(attempt: Attempt, result: EpisodeResult) -> Mapping[str, Json]:
+    """The artifacts, with what the engine noted in the message of a failure."""
+    if result.status == "ok" or not attempt.notes:
+        return result.artifacts
+    message = str(result.artifacts.get("message", ""))
+    return {**result.artifacts, "message": "; ".join(filter(None, (message, *dict.fromkeys(attempt.notes))))}
 
 
 def record(
@@ -143,7 +154,7 @@ def record(
         return_=result.return_,
         trajectory=Trajectory(tuple(attempt.steps)),
         metrics=result.metrics,
-        artifacts=result.artifacts,
+        artifacts=_explained(attempt, result),
         prompt_tokens=sum(s.spent[0] for s in attempt.steps),
         completion_tokens=sum(s.spent[1] for s in attempt.steps),
         seconds=seconds,

@@ -39,6 +39,7 @@ class EpisodePolicy:
         failure: what the engine failed of; no request is answered from then on.
         fatal: an error that ends the run.
         overflowed: whether a request did not fit the model's context.
+        notes: what the engine says of its answers.
     """
 
     def __init__(self, id: str, attempt: Attempt, calls: int, ask: Ask) -> None:  # noqa: A002 - the Protocol's word
@@ -54,6 +55,7 @@ class EpisodePolicy:
         self.failure: Exception | None = None
         self.fatal: CoevoError | None = None
         self.overflowed = False
+        self.notes: list[str] = []
         self._seed, self._sampling = attempt.cell.seed, attempt.sampling
         self._calls, self._ask = calls, ask
         self._asked = 0
@@ -100,6 +102,7 @@ class EpisodePolicy:
             (place + i, step_of(request, answer))
             for i, (request, answer) in enumerate(zip(asked, answers, strict=True))
         ]
+        self.notes += [answer.note for answer in answers if answer.note]
         self.overflowed |= any(answer.finish_reason == "context_overflow" for answer in answers)
         return answers
 
@@ -164,7 +167,7 @@ async def drive(
             policy.end()
         if policy.fatal is not None:
             raise policy.fatal
-        attempt.steps = policy.steps
+        attempt.steps, attempt.notes = policy.steps, policy.notes
         if policy.failure is not None:
             attempt.fail("engine_error", policy.failure)
         elif error is None:

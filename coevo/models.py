@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from coevo.errors import CheckFailedError, MissingExtraError, RunError, UserError
+from coevo.places import expanded, home
 from coevo.records import Json
 from coevo.registry import did_you_mean
 from coevo.weights.parts import weight_files
@@ -93,12 +94,16 @@ ALIASES: dict[str, Alias] = {
 
 
 def cache_folder() -> Path:
-    """Where coevo keeps what it can make again: `$COEVO_CACHE`, else the platform's cache folder."""
+    """Where coevo keeps what it can make again: `$COEVO_CACHE`, else the platform's cache folder.
+
+    Raises:
+        UserError: there is no home folder to have one in.
+    """
     if given := os.environ.get("COEVO_CACHE"):
-        return Path(given).expanduser()
+        return expanded(given)
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "coevo"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "coevo"
+        return home("COEVO_CACHE") / "Library" / "Caches" / "coevo"
+    return Path(os.environ.get("XDG_CACHE_HOME") or home("COEVO_CACHE") / ".cache") / "coevo"
 
 
 def resolve(model: str, *, fetch: bool = False) -> Path | str:
@@ -122,7 +127,7 @@ def resolve(model: str, *, fetch: bool = False) -> Path | str:
                 raise UserError(f"model {model!r} is not in the cache yet; fetch it with: coevo model pull {model}")
             return pull(model)
         return folder
-    path = Path(model).expanduser()
+    path = expanded(model)
     if path.is_dir():
         return _checked_folder(path)
     if path.is_file():

@@ -149,6 +149,7 @@ class Completion:
 
     `finish_reason`: `stop` (end of turn or a stop string), `length`, `context_overflow` (the prompt and
     `max_new_tokens` do not fit; nothing was generated). `tokens`: (prompt, generated), of a server that tells no ids.
+    `note`: what a reader should know where nothing valid comes of it, in a line; no part of the answer.
     """
 
     text: str
@@ -157,6 +158,7 @@ class Completion:
     finish_reason: str
     logprobs: tuple[float, ...] | None = None
     tokens: tuple[int, int] | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,8 @@ def _nothing(summary: Mapping[str, Json]) -> str:
     said = f"no valid answer was found ({counted})" if counted else "no valid answer was found"
     if statuses and statuses[0][0] == "context_overflow":
         said += (
-            f"; prompt and answer do not fit the model's context: raise {summary['engine']}.context, or lower "
-            "sampling.max_new_tokens"
+            "; prompt and answer do not fit the model's context: lower sampling.max_new_tokens, or raise the context "
+            f"where it can be (coevo options engine {summary['engine']})"
         )
     return said
 

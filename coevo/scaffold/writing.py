@@ -10,6 +10,7 @@ from pathlib import Path
 from string import Template
 
 from coevo.errors import UserError
+from coevo.places import expanded
 
 _PROBLEM_FILES = ("problem.toml", "evaluate.py", "template.py")
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:[_-][a-z0-9]+)*")
@@ -33,7 +34,7 @@ def new_problem(name: str, folder: str | Path = ".", taken: Collection[str] = ()
     _check(name, "problem", taken)
     if "-" in name:
         raise UserError(f"problem name {name!r} has a '-'; did you mean {name.replace('-', '_')!r}?")
-    target = Path(folder).expanduser() / name
+    target = expanded(folder) / name
     if target.exists() or target.is_symlink():
         raise UserError(f"{str(target)!r} exists already; give another name, or another folder with --folder")
     texts = {target / file: _filled(file, {"name": name}) for file in _PROBLEM_FILES}
@@ -58,7 +59,7 @@ def new_plugin(name: str, folder: str | Path = ".", taken: Collection[str] = ())
     _check(name, "plugin", (), keywords=(module,))
     if option in taken:
         raise UserError(f"{option!r} is the name of a part of coevo (see: coevo plugins); give the plugin another name")
-    target = Path(folder).expanduser() / f"{module}.py"
+    target = expanded(folder) / f"{module}.py"
     if target.exists() or target.is_symlink():
         raise UserError(f"{str(target)!r} exists already; give another name, or another folder with --folder")
     title = "".join(part.capitalize() for part in module.split("_"))

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from coevo.errors import UserError
 from coevo.models import ALIASES, resolve
+from coevo.places import expanded
 from coevo.registry import did_you_mean
 
 STATE_BYTES = 4
@@ -91,7 +92,7 @@ def architecture(model: str, parameters: int | None = None) -> Architecture:
         UserError: the folder is no model, or nothing is known of the name; the message says how to tell.
     """
     found = _known(model)
-    if model in ALIASES or Path(model).expanduser().is_dir():
+    if model in ALIASES or expanded(model).is_dir():
         try:
             found = of_folder(Path(resolve(model)))
         except UserError:

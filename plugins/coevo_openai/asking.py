@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from coevo.errors import RequestFailedError, RunError
 from coevo.records import Completion, Request, Sampling
-from coevo_openai.dialect import Dialect, Reply, parsed, reply_of, usage_of
-from coevo_openai.failures import Failure, NoCompletionError, one_line, understood
+from coevo_openai.dialect import Dialect
+from coevo_openai.failures import FailedAnswerError, Failure, NoCompletionError, one_line, understood
+from coevo_openai.replies import Reply, parsed, reply_of, usage_of
 from coevo_openai.server import Server
 from coevo_openai.spending import Purse, Usage, estimate
 
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
 
 _FIRST_WAIT = 0.5
 _LONGEST_WAIT = 30.0
+_LARGEST = 16 << 20
+"""Bytes of an answer, unpacked; no completion has so many."""
 
 
 @dataclass(slots=True)
@@ -43,10 +48,11 @@ class Gate:
 
 @dataclass(slots=True)
 class Turns:
-    """What belongs to one event loop: the places for requests, and the news that money came back."""
+    """What belongs to one event loop: the places for requests, the news that money came back, what ended the run."""
 
     places: asyncio.Semaphore
     changed: asyncio.Event
+    ended: RunError | None = None
 
 
 @dataclass(slots=True)
@@ -74,6 +80,13 @@ class Asker:
     purse: Purse
     patience: Patience
     gate: Gate = field(default_factory=Gate)
+    noted: bool = False
+
+    def tell(self, note: str) -> None:
+        """Say once, to the one who looks on, what may hold for every answer."""
+        if note and not self.noted:
+            self.noted = True
+            print(f"coevo: note: an answer of engine 'openai' was empty: {note}", file=sys.stderr, flush=True)
 
     async def ask(self, request: Request, client: AsyncOpenAI, turns: Turns) -> Completion:
         """The completion of a request; one that does not fit the context says so in its finish reason.
@@ -89,7 +102,13 @@ class Asker:
             UserError: the request has a prefill that the options refuse.
         """
         async with turns.places:
-            return await _Question(self, request, client, turns).answered()
+            if turns.ended is not None:  # one that got its place when another failed for all
+                raise turns.ended
+            try:
+                return await _Question(self, request, client, turns).answered()
+            except RunError as error:
+                turns.ended = error
+                raise
 
 
 class _Question:
@@ -100,6 +119,7 @@ class _Question:
         self._messages = asker.dialect.messages(request)
         self._deadline = time.monotonic() + asker.patience.budget
         self._billed = (0, 0)
+        self._shape = ""
         self._limit_name = asker.dialect.limit_name
 
     def _left(self) -> float:
@@ -129,9 +149,12 @@ class _Question:
             raise RunError(f"{server.address}: {failure.message}")
         if failure.kind == "refused":
             raise self._given_up(failure.message)
+        if failure.shape and failure.shape == self._shape:
+            raise self._given_up(f"{failure.message} (asked {attempt + 1} times; the same again is not worth more)")
+        self._shape = failure.shape
         if attempt == patience.retries:
             raise self._given_up(f"{failure.message} (asked {attempt + 1} times, openai.retries = {patience.retries})")
-        wait = failure.wait if failure.wait is not None else _backoff(attempt)
+        wait = failure.wait or _backoff(attempt)  # "at once" may be a clock that goes wrong
         if failure.throttled:
             self._asker.gate.close(wait)
         if wait >= self._left():
@@ -172,12 +195,11 @@ class _Question:
                     await asyncio.sleep(closed * random.uniform(1.0, 1.1))  # not all at once when it opens
                 reserved = await asker.purse.reserve(self._messages, longest, self._turns.changed)
                 spending.retries += again
-                completions: Any = self._client.chat.completions  # the package's types know no fields of others
-                raw = await completions.with_raw_response.create(**arguments)
-            usage, outcome = self._read(raw.http_response.content)
-            unsure = usage is None
+                content, content_type = await self._sent(arguments)
+            usage, outcome = self._read(content, content_type)
+            unsure = usage is None and (not isinstance(outcome, Failure) or outcome.unsure)
         except Exception as error:
-            failure = understood(error, asker.server.key, asker.server.key_env)
+            failure = understood(error, asker.server.key, asker.server.key_env, asker.server.way)
             if failure is None:
                 raise
             unsure, outcome = failure.unsure, failure
@@ -187,27 +209,47 @@ class _Question:
                 self._turns.changed.set()
         return self._completion(outcome)
 
-    def _read(self, content: bytes) -> tuple[Usage | None, Reply | Failure]:
+    async def _sent(self, arguments: Mapping[str, Any]) -> tuple[bytes, str]:
+        """The body of a success and its content type; not more of it than an answer can have."""
+        completions: Any = self._client.chat.completions  # the package's types know no fields of others
+        async with completions.with_streaming_response.create(
+            **arguments, extra_headers=self._asker.server.headers
+        ) as response:
+            parts: list[bytes] = []
+            async for part in response.iter_bytes():
+                parts.append(part)
+                if sum(map(len, parts)) > _LARGEST:
+                    break
+            return b"".join(parts), str(response.headers.get("content-type", ""))
+
+    def _read(self, content: bytes, content_type: str) -> tuple[Usage | None, Reply | Failure]:
         """What was billed, as far as it is known, and the reply or why there is none."""
-        usage: Usage | None = None
-        key = self._asker.server.secret.encode()
+        server, usage = self._asker.server, None
+        outcome: Reply | Failure
         try:
-            # A server that echoes headers must not get the key written down.
-            data = parsed(content.replace(key, b"***") if key else content)
+            if len(content) > _LARGEST:
+                raise NoCompletionError(f"the answer has more than {_LARGEST >> 20} MB")
+            data = parsed(content, content_type)
             usage = usage_of(data)
-            outcome = reply_of(data)
-            usage = usage or estimate(self._messages, outcome.text)
+            outcome = reply_of(data, server.secret)
+            usage = usage or estimate(self._messages, outcome.text + outcome.thoughts)
         except NoCompletionError as error:
-            outcome = Failure("again", one_line(error), unsure=usage is None)
+            what = one_line(error, server.key)
+            outcome = Failure("again", what, unsure=usage is None, shape=what.partition(": '")[0])
+        except FailedAnswerError as error:
+            failure = understood(error, server.key, server.key_env)
+            assert failure is not None
+            outcome = failure
         if usage is not None:
             self._billed = (self._billed[0] + usage.prompt, self._billed[1] + usage.completion)
         return usage, outcome
 
     def _completion(self, outcome: Reply | Failure) -> Completion | Failure:
         if isinstance(outcome, Reply):
+            self._asker.tell(outcome.note)
             return self._asker.dialect.completion(self._request, outcome, self._billed)
         if outcome.kind == "overflow":
-            return Completion("", (), (), "context_overflow", tokens=self._billed)
+            return Completion("", (), (), "context_overflow", tokens=self._billed, note=outcome.message)
         return outcome
 
 

@@ -1,4 +1,4 @@
-"""From a request to what is sent, and from what came back to a completion.
+"""From a request to what is sent, and from the reply to a completion.
 
 A chat server takes messages, and only some of them go on with an assistant's turn that was begun for them.
 Where a server cannot, the prefill stays here: it is not sent, and what the model writes up to and including it
@@ -8,18 +8,14 @@ goes on after the prefill, and would end an answer at its first line break; they
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import pydantic
-
 from coevo.errors import UserError
 from coevo.records import Completion, Json, Message, Request, Sampling
-from coevo_openai.failures import NoCompletionError
-from coevo_openai.spending import Usage
+from coevo_openai.replies import Reply
 
 Prefill = Literal["drop", "continue", "message", "refuse"]
 LimitName = Literal["max_tokens", "max_completion_tokens"]
@@ -116,7 +112,7 @@ class Dialect:
         reason = "stop" if cut else reply.reason
         # Log-probabilities belong to all that was generated; a text that was cut here has lost its tokens' places.
         logprobs = reply.logprobs if request.logprobs and text == reply.text else None
-        return Completion(text, (), (), reason, logprobs, tokens)
+        return Completion(text, (), (), reason, logprobs, tokens, note=reply.note)
 
     def text(self, request: Request, said: str) -> tuple[str, bool]:
         """What belongs after the prefill, and whether a stop string ended it."""
@@ -149,82 +145,3 @@ def _after_prefill(said: str, prefill: str) -> str:
 def _unquoted(text: str, quoted: bool) -> str:
     """`text` up to the mark that ends the code it is in."""
     return text.partition("`")[0] if quoted else text
-
-
-class _Usage(pydantic.BaseModel):
-    prompt_tokens: pydantic.NonNegativeInt
-    completion_tokens: pydantic.NonNegativeInt = 0
-
-
-class _Message(pydantic.BaseModel):
-    content: str | None = None
-    refusal: str | None = None
-
-
-class _Token(pydantic.BaseModel):
-    logprob: float
-
-
-class _Logprobs(pydantic.BaseModel):
-    content: list[_Token] | None = None
-
-
-class _Choice(pydantic.BaseModel):
-    message: _Message
-    finish_reason: str | None = None
-    logprobs: _Logprobs | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """One answer as the server gave it."""
-
-    text: str
-    reason: str
-    logprobs: tuple[float, ...] | None
-
-
-def parsed(content: bytes) -> Mapping[str, Json]:
-    """The body of a success.
-
-    Raises:
-        NoCompletionError: it is no JSON object.
-    """
-    try:
-        data = json.loads(content)
-    except (ValueError, RecursionError):
-        raise NoCompletionError(f"the answer is no JSON: {content[:60]!r}") from None
-    if not isinstance(data, dict):
-        raise NoCompletionError(f"the answer is no JSON object: {content[:60]!r}")
-    return data  # pyright: ignore[reportUnknownVariableType]
-
-
-def usage_of(data: Mapping[str, Json]) -> Usage | None:
-    """The usage that a body tells, None where it tells none."""
-    try:
-        told = _Usage.model_validate(data.get("usage"))
-    except pydantic.ValidationError:
-        return None
-    return Usage(told.prompt_tokens, told.completion_tokens)
-
-
-def reply_of(data: Mapping[str, Json]) -> Reply:
-    """The first choice of a body.
-
-    Raises:
-        NoCompletionError: there is none, or it is something else.
-    """
-    choices = data.get("choices")
-    if not isinstance(choices, list) or not choices:
-        said = f": {json.dumps(data['error'])[:200]}" if data.get("error") else ""
-        raise NoCompletionError(f"the answer holds no choices{said}")
-    try:
-        choice = _Choice.model_validate(choices[0])
-    except pydantic.ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise NoCompletionError(f"the answer is no chat completion: {where}: {first['msg'].lower()}") from None
-    listed = None if choice.logprobs is None else choice.logprobs.content
-    logprobs = None if listed is None else tuple(token.logprob for token in listed)
-    text = choice.message.content or choice.message.refusal or ""
-    return Reply(text, choice.finish_reason or "stop", logprobs)

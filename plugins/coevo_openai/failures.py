@@ -9,21 +9,17 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal, cast
 
+from coevo_openai.words import Said, words_of
+
 Kind = Literal["again", "refused", "overflow", "unknown_model", "fatal"]
 
 _AGAIN = frozenset({408, 409, 425, 429})
-_OVERFLOW = (
-    "context_length",
-    "context length",
-    "context window",
-    "context size",
-    "max_model_len",
-    "maximum model length",
-    "prompt is too long",
-    "input is too long",
-)
-"""How servers say that a prompt is too long, in lower case. A 400 with none of them is another mistake."""
+_BUSY = frozenset({429, 503, 529})
+_NEVER_FITS = frozenset({400, 413, 422})
+"""Where overflow is looked for, besides 5xx: servers that name no cause call it a fault of their own."""
 _LONGEST = 300
+_ABSURD_WAIT = 7 * 86_400.0
+"""Seconds; a server that asks for more means something else (a time of day, milliseconds), and is not obeyed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +32,7 @@ class Failure:
         wait: seconds that the server asks to wait, None where it does not say.
         unsure: whether the server may have generated, and billed, an answer that did not arrive.
         throttled: whether it said that too much is asked of it at once.
+        shape: what is wrong with the form of an answer, empty for any other failure; the same form twice is for good.
     """
 
     kind: Kind
@@ -43,40 +40,64 @@ class Failure:
     wait: float | None = None
     unsure: bool = False
     throttled: bool = False
+    shape: str = ""
 
 
 class NoCompletionError(Exception):
     """A server's success that holds no chat completion."""
 
 
-def understood(error: Exception, key: str, key_env: str) -> Failure | None:
-    """What an exception of the openai package, or a timeout, means; None for any other.
+class FailedAnswerError(Exception):
+    """A server's success that says itself that the request failed.
+
+    Attributes:
+        said: in the server's words.
+        status: of HTTP that it names, 0 where it names none.
+    """
+
+    def __init__(self, said: Said, status: int = 0) -> None:
+        super().__init__(said.text)
+        self.said, self.status = said, status
+
+
+def understood(error: Exception, key: str, key_env: str, way: str = "") -> Failure | None:
+    """What an exception of the openai package, or of HTTP, or a timeout, means; None for any other.
 
     Args:
         error: of one attempt.
         key: taken out of every message.
         key_env: the environment variable that it is in.
+        way: how the server is reached, in words for the end of a message; empty for directly.
     """
     import openai
 
     if isinstance(error, openai.APITimeoutError | TimeoutError):
-        return Failure("again", "no answer in time", unsure=True)
-    if isinstance(error, openai.APIConnectionError):
-        cause = error.__cause__
-        what = one_line(error, key) if cause is None else f"{type(cause).__name__}: {one_line(cause, key)}"
-        # Without a connection nothing was asked; one that broke may have been used.
-        return Failure("again", what, unsure=type(cause).__name__ not in ("ConnectError", "ConnectTimeout"))
+        return Failure("again", f"no answer in time{way}", unsure=True)
+    if isinstance(error, FailedAnswerError):
+        return _failed_answer(error, key, key_env)
     if isinstance(error, openai.APIStatusError):
-        return _of_status(error, one_line(said_in(error), key), key_env)
+        status, headers = int(error.status_code), cast(Mapping[str, str], error.response.headers)
+        if 300 <= status < 400:
+            return Failure("fatal", sent_on(headers.get("location", ""), key))
+        return _of_status(status, said_in(error), key, key_env, asked_to_wait(headers), way)
+    if isinstance(error, openai.APIConnectionError) or is_of_http(error):
+        cause = (error.__cause__ or error) if isinstance(error, openai.OpenAIError) else error
+        what = f"{type(cause).__name__}: {one_line(cause, key)}"
+        if type(cause).__name__ == "DecodingError":
+            return Failure("again", f"the answer cannot be unpacked ({what})", unsure=True, shape="packing")
+        # Without a connection nothing was asked; one that broke may have been used.
+        return Failure("again", f"{what}{way}", unsure=type(cause).__name__ not in ("ConnectError", "ConnectTimeout"))
     return None
 
 
-def said_in(error: Any) -> str:
+def is_of_http(error: BaseException) -> bool:
+    """Whether it comes from the library below the openai package: httpx, or httpx2 in later versions of it."""
+    return type(error).__module__.partition(".")[0] in ("httpx", "httpx2", "httpcore", "httpcore2")
+
+
+def said_in(error: Any) -> Said:
     """The server's own words in an error of the openai package, without the package's around them."""
-    body: Any = error.body
-    if isinstance(body, dict) and isinstance(message := cast(dict[str, Any], body).get("message"), str) and message:
-        return message
-    return str(error).removeprefix(f"Error code: {error.status_code} - ")
+    return words_of(cast(bytes, error.response.content))
 
 
 def one_line(error: object, key: str = "") -> str:
@@ -91,37 +112,61 @@ def refused_key(status: int, said: str, key_env: str) -> str:
     return f"the server does not accept the key ({status}): {said}; {mend}"
 
 
-def _of_status(error: Any, said: str, key_env: str) -> Failure:
-    status = int(error.status_code)
-    code = f"{error.code or ''} {error.type or ''}".lower()
+def sent_on(location: str, key: str = "") -> str:
+    """What to tell a user whose server wants to be asked elsewhere; prompts and key are not sent there unasked."""
+    address = one_line(location or "nowhere", key).removesuffix("/chat/completions").removesuffix("/models")
+    return f"the server sends requests on to {address}; if that is where to ask, say so with --set openai.base_url=URL"
+
+
+def _of_status(status: int, said: Said, key: str, key_env: str, wait: float | None = None, way: str = "") -> Failure:
+    words = one_line(said.text, key) if said.text else "no more words"
     if status in (401, 403):
-        return Failure("fatal", refused_key(status, said, key_env))
-    if status == 402 or "insufficient_quota" in code:
-        return Failure("fatal", f"the account has nothing left to spend ({status}): {said}")
+        return Failure("fatal", refused_key(status, words, key_env))
+    if status == 402 or "insufficient_quota" in said.codes:
+        return Failure("fatal", f"the account has nothing left to spend ({status}): {words}")
     if status == 404:
-        return Failure("unknown_model", said)
+        return Failure("unknown_model", words)
+    if status == 407:
+        return Failure("fatal", f"the proxy wants to know who asks (407): {words}{way}")
+    if said.overflow and (status in _NEVER_FITS or (status >= 500 and status not in _BUSY)):
+        return Failure("overflow", words)
     if status in _AGAIN or status >= 500:
-        wait = asked_to_wait(cast(Mapping[str, str], error.response.headers))
-        return Failure("again", f"{status}: {said}", wait, throttled=status in (429, 503))
-    if any(words in f"{code} {said.lower()}" for words in _OVERFLOW):
-        return Failure("overflow", said)
+        # A proxy's own failures look like the server's.
+        through = way if status in (502, 503, 504) else ""
+        return Failure("again", f"{status}: {words}{through}", wait, throttled=status in _BUSY)
     mend = "; a field that it does not know is left out with openai.omit" if status in (400, 422) else ""
-    return Failure("refused", f"the server refuses the request ({status}): {said}{mend}")
+    return Failure("refused", f"the server refuses the request ({status}): {words}{mend}")
+
+
+def _failed_answer(error: FailedAnswerError, key: str, key_env: str) -> Failure:
+    """A success of HTTP that was none: what it says of itself counts, and what it does not say may get better."""
+    if error.said.overflow:
+        return Failure("overflow", one_line(error.said.text, key))
+    if error.status >= 400:
+        return _of_status(error.status, error.said, key, key_env)
+    if "insufficient_quota" in error.said.codes:
+        return _of_status(402, error.said, key, key_env)
+    words = one_line(error.said.text, key) if error.said.text else "it does not say why"
+    return Failure("again", f"the server failed while it answered: {words}", unsure=True)
 
 
 def asked_to_wait(headers: Mapping[str, str]) -> float | None:
-    """Seconds from now that `retry-after-ms` or `Retry-After` (seconds or a date) asks for, None without."""
+    """Seconds from now that `retry-after-ms` or `Retry-After` (seconds or a date) asks for; None without, or absurd."""
     milliseconds = _number(headers.get("retry-after-ms", ""))
     if milliseconds is not None:
-        return milliseconds / 1000.0
+        return _sensible(milliseconds / 1000.0)
     plain = headers.get("retry-after", "")
     seconds = _number(plain)
     if seconds is not None or not plain:
-        return seconds
+        return _sensible(seconds)
     try:
-        return max(parsedate_to_datetime(plain).timestamp() - time.time(), 0.0)
+        return _sensible(max(parsedate_to_datetime(plain).timestamp() - time.time(), 0.0))
     except (ValueError, OverflowError):
         return None
+
+
+def _sensible(seconds: float | None) -> float | None:
+    return None if seconds is None or seconds > _ABSURD_WAIT else seconds
 
 
 def _number(text: str) -> float | None:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from coevo.errors import UserError
-from coevo_openai.failures import one_line, refused_key, said_in
+from coevo.network import is_loopback
+from coevo_openai.connecting import OPENAI, QUICK_SECONDS, Connections
+from coevo_openai.failures import one_line, refused_key, said_in, sent_on
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-_QUICK_SECONDS = 10.0
-"""For a connection, and for a list of models."""
 _MOST_NAMES = 20
 _SHORTEST_SECRET = 16
 
@@ -27,6 +26,8 @@ class Server:
         key, key_env: the key, empty without one, and the environment variable that it is in.
         secret: the key where it is long enough to be one; it is taken out of all that a server says.
         address: its URL.
+        way: how it is reached where that is not directly, for the end of a message.
+        headers: of every request.
     """
 
     def __init__(self, base_url: str, key_env: str, seconds: float) -> None:
@@ -38,69 +39,58 @@ class Server:
             seconds: that a request may take.
 
         Raises:
-            UserError: there is no key, and the server is not on this machine.
+            UserError: there is no key, and the server is not on this machine; or a variable of the environment is
+                wrong.
             ValueError: an address or a name of a variable that cannot be one, or that would write a secret to disk.
         """
         _check_name(key_env)
-        self._url = base_url or os.environ.get("OPENAI_BASE_URL") or None
-        if self._url is not None:
-            _check_url(self._url)
+        self.address = _address(base_url)
         self.key_env = key_env
         self.key = os.environ.get(key_env, "").strip() if key_env else ""
         _check_key(self.key, key_env)
         # What local servers are often started with ("EMPTY", "token") may be a word of an answer.
         self.secret = self.key if len(self.key) >= _SHORTEST_SECRET else ""
         self._seconds = seconds
-        self.address = self._find_address()
+        if not self.key and self.key_env and not is_loopback(urlsplit(self.address).hostname or ""):
+            raise UserError(
+                f"engine 'openai' needs a key for {self.address}: set the environment variable {self.key_env}, or name "
+                "another with --set openai.key_env=NAME"
+            )
+        self._connections = Connections(self.address, self.key, own=not base_url or _is_openais(self.address))
+        self.way, self.headers = self._connections.way, self._connections.unkeyed
 
     def client(self) -> AsyncOpenAI:
         """Connections for the running event loop; close them with `async with`."""
-        import openai
-
-        return openai.AsyncOpenAI(**self._arguments(self._seconds))
-
-    def _arguments(self, seconds: float) -> dict[str, Any]:
-        """Of a client. Its own retries are off: they know neither budget nor ledger."""
-        import openai
-
-        timeout = openai.Timeout(seconds, connect=min(seconds, _QUICK_SECONDS))
-        # The package insists on a key; a server that needs none does not read it.
-        return {"api_key": self.key or "none", "base_url": self._url, "max_retries": 0, "timeout": timeout}
-
-    def _find_address(self) -> str:
-        import openai
-
-        with openai.OpenAI(**self._arguments(self._seconds)) as client:
-            address = str(client.base_url).rstrip("/")
-        if not self.key and self.key_env and not _is_here(address):
-            raise UserError(
-                f"engine 'openai' needs a key for {address}: set the environment variable {self.key_env}, or name "
-                "another with --set openai.key_env=NAME"
-            )
-        return address
+        return self._connections.async_client(self._seconds)
 
     def models(self) -> list[tuple[str, str]]:
         """Names and owners of the models; empty where the server does not list them. Blocks.
 
         Raises:
-            UserError: it cannot be reached, or does not accept the key.
+            UserError: it cannot be reached, does not accept the key, or is somewhere else.
         """
         import openai
 
         try:
-            with openai.OpenAI(**self._arguments(min(self._seconds, _QUICK_SECONDS))) as client:
-                return [(str(model.id), str(model.owned_by)) for model in client.models.list().data or []]
+            with self._connections.client(min(self._seconds, QUICK_SECONDS)) as client:
+                return [
+                    (str(model.id), str(model.owned_by))
+                    for model in client.models.list(extra_headers=self.headers).data or []
+                ]
         except openai.AuthenticationError as error:
-            raise UserError(
-                f"{self.address}: {refused_key(401, one_line(said_in(error), self.key), self.key_env)}"
-            ) from None
+            said = one_line(said_in(error).text or "no more words", self.key)
+            raise UserError(f"{self.address}: {refused_key(401, said, self.key_env)}") from None
         except openai.APITimeoutError:
             return []  # busy; a request will say more
         except openai.APIConnectionError as error:
-            raise UserError(
-                f"no server can be reached at {self.address} ({one_line(error.__cause__ or error, self.key)}); start "
-                "it, or give its address with --set openai.base_url=URL"
-            ) from None
+            what = one_line(error.__cause__ or error, self.key)
+            raise UserError(f"no server can be reached at {self.address} {self._connections.failed(what)}") from None
+        except openai.APIStatusError as error:
+            if 300 <= error.status_code < 400:
+                raise UserError(
+                    f"{self.address}: {sent_on(error.response.headers.get('location', ''), self.key)}"
+                ) from None
+            return []
         except (openai.OpenAIError, ValueError, TypeError, AttributeError):
             return []  # it has no such list, or keeps it from this key
 
@@ -109,7 +99,7 @@ class Server:
         import openai
 
         try:
-            page = await client.models.list(timeout=_QUICK_SECONDS)
+            page = await client.models.list(timeout=QUICK_SECONDS, extra_headers=self.headers)
             names = [str(model.id) for model in page.data or []]
         except (openai.OpenAIError, ValueError, TypeError, AttributeError):
             return "check --model, and that the address of the server ends as it should, usually in /v1"
@@ -162,10 +152,21 @@ def _check_url(url: str) -> None:
         raise ValueError(f"base_url got {url!r}: expected one such as http://127.0.0.1:8000/v1")
 
 
-def _is_here(address: str) -> bool:
-    """Whether an address is of this machine."""
-    host = urlsplit(address).hostname or ""
+def _address(base_url: str) -> str:
+    """The server's URL: the option, else the environment's, else OpenAI's own."""
+    if base_url:
+        _check_url(base_url)
+        return base_url.rstrip("/")
+    named = os.environ.get("OPENAI_BASE_URL", "").strip()
+    if not named:
+        return OPENAI
     try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
+        _check_url(named)
+    except ValueError as error:
+        raise UserError(f"the environment variable OPENAI_BASE_URL cannot be used: {error}") from None
+    return named.rstrip("/")
+
+
+def _is_openais(address: str) -> bool:
+    host = urlsplit(address).hostname or ""
+    return host == "openai.com" or host.endswith(".openai.com")

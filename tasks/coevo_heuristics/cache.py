@@ -19,11 +19,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from coevo.errors import UserError
 from coevo.models import cache_folder
+from coevo.places import expanded
+from coevo.registry import did_you_mean
 from coevo.sandbox import Evaluation
 
 FOLDER_VARIABLE = "COEVO_EVALUATIONS"
-OFF = "off"
+_OFF = frozenset({"off", "0", "false", "no", "none"})
+_ON = frozenset({"on", "1", "true", "yes"})
 MOST_BYTES = 256 << 20
 _BUSY_SECONDS = 5.0
 _CHECK_EVERY = 64
@@ -81,11 +85,23 @@ def _words(node: ast.AST) -> list[str]:
 
 
 def default_folder() -> Path | None:
-    """Where results are kept: `$COEVO_EVALUATIONS`, else in coevo's cache; None where the variable says `off`."""
-    given = os.environ.get(FOLDER_VARIABLE, "")
-    if given == OFF:
+    """Where results are kept: `$COEVO_EVALUATIONS`, else in coevo's cache; None where the variable says `off`.
+
+    Raises:
+        UserError: the variable holds a word that is neither, or there is no home folder.
+    """
+    given = os.environ.get(FOLDER_VARIABLE, "").strip()
+    word = given.lower()
+    if word in _OFF:
         return None
-    return Path(given).expanduser() if given else cache_folder() / "evaluations"
+    if not given or word in _ON:
+        return cache_folder() / "evaluations"
+    if os.sep not in given and not given.startswith((".", "~")):
+        raise UserError(
+            f"the environment variable {FOLDER_VARIABLE} got {given!r}{did_you_mean(word, sorted(_ON | _OFF))}; it may "
+            f"also name a folder, such as ./{given}"
+        )
+    return expanded(given)
 
 
 class EvaluationCache:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coevo.errors import UserError
+from coevo.places import expanded
 from coevo.registry import did_you_mean
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def find(problem: str, problems: Path) -> Path:
     known = sorted(file.parent.name for file in problems.glob("*/problem.toml"))
     if problem in known:
         return problems / problem
-    folder = Path(problem).expanduser()
+    folder = expanded(problem)
     if not folder.is_dir():
         raise UserError(f"no problem folder {problem!r}, and no problem of that name{did_you_mean(problem, known)}")
     return folder

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from coevo.errors import UserError
 from coevo.interfaces import Brief
+from coevo.places import expanded
 from coevo.records import Completion, Context, EpisodeResult, Example, Json, Request, Rollout
 from coevo.sandbox import Bar, Evaluation, Evaluator
 from coevo.statuses import BAR
@@ -70,7 +70,7 @@ class HeuristicTask:
         for name, value in (("workers", workers), ("cpu_seconds", cpu_seconds), ("memory_mb", memory_mb)):
             if value is not None and value <= 0:
                 raise ValueError(f"{name} must be greater than 0, got {value}")
-        self.problem = Problem(Path(folder).expanduser())
+        self.problem = Problem(expanded(folder))
         self.template = load_template(self.problem, self.problem.hole(hole))
         self._limits = {held_out: self.problem.limits(cpu_seconds, memory_mb, held_out) for held_out in (False, True)}
         self._workers = workers

@@ -1,7 +1,6 @@
 """Engines on the small server, questions to them, and runs with them."""
 
 import asyncio
-import time
 from pathlib import Path
 
 import loop_kit
@@ -17,7 +16,7 @@ KEY = "sk-proj-0123456789abcdefghijklmnop"
 
 
 def engine_on(server, **options):
-    return OpenAIEngine(MODEL, base_url=server.url, **{"retries": 2, "budget_seconds": 5.0, **options})
+    return OpenAIEngine(MODEL, base_url=server.url, **{"retries": 2, "budget_seconds": 60.0, **options})
 
 
 def request(text="say number 1", **changes):
@@ -35,19 +34,18 @@ def ask(engine, *requests):
     return asyncio.run(go())
 
 
-def timed(call, *arguments):
-    """What a call gave or raised, and how many seconds it took."""
-    started = time.monotonic()
+def failure_of(call, *arguments, **options):
+    """What a call raised."""
     try:
-        outcome = call(*arguments)
+        call(*arguments, **options)
     except Exception as error:  # noqa: BLE001 - it is looked at
-        outcome = error
-    return outcome, time.monotonic() - started
+        return error
+    raise AssertionError("it did not fail")
 
 
 def run_on(server, name="a", **changes):
     """A context-only run of the small task; its summary."""
-    options = {"base_url": server.url, "retries": 1, "budget_seconds": 3.0, **changes.pop("openai", {})}
+    options = {"base_url": server.url, "retries": 1, "budget_seconds": 60.0, **changes.pop("openai", {})}
     base = {
         "task": "aim", "engine": "openai", "model": MODEL, "param": "none", "context": "fixed", "generations": 1,
         "name": name, "loggers": [], "openai": options,

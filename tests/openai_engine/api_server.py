@@ -33,6 +33,18 @@ def says(text="1.0", usage=(10, 3), after=0.0, **changes):
     return act
 
 
+def together(count, act):
+    """Like `act`, once so many requests have been under way at the same time."""
+
+    def wait(handler, body):
+        deadline = time.monotonic() + 60.0
+        while handler.server.most_at_once < count and time.monotonic() < deadline:
+            time.sleep(0.005)
+        act(handler, body)
+
+    return wait
+
+
 def fails(status, message="no", headers=(), **error):
     """An error as OpenAI words it."""
 
@@ -69,8 +81,19 @@ def raw(data, content_type="application/json"):
     return act
 
 
+def answers(status, data, **headers):
+    """Any status, body and headers; `_` in a header's name stands for `-`."""
+
+    def act(handler, body):
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        handler.reply_bytes(status, data, {"Content-Type": "application/json", **named})
+
+    return act
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # or every answer waits 40 ms for the client to confirm its headers
 
     def do_GET(self):
         if self.path.endswith("/models"):

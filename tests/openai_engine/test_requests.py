@@ -6,8 +6,8 @@ import pytest
 
 from coevo.errors import RequestFailedError, UserError
 from coevo.records import Perturbation, Sampling, SeedsUpdate
-from tests.openai_engine.api_kit import ask, engine_on, request, timed
-from tests.openai_engine.api_server import MODEL, fails, says, serving
+from tests.openai_engine.api_kit import ask, engine_on, failure_of, request
+from tests.openai_engine.api_server import MODEL, fails, says, serving, together
 
 STOPS = ("\n", "#")
 
@@ -63,7 +63,7 @@ def test_a_server_that_wants_another_name_for_the_length_gets_it_from_then_on():
     names = [sorted(set(body) & {"max_tokens", "max_completion_tokens"}) for body in server.bodies]
     assert names == [["max_tokens"], ["max_completion_tokens"], ["max_completion_tokens"]]
     with serving(refusal) as server:
-        failure, _ = timed(ask, engine_on(server, limit_name="max_tokens"))
+        failure = failure_of(ask, engine_on(server, limit_name="max_tokens"))
     assert type(failure) is RequestFailedError
     assert "max_completion_tokens" in str(failure)
 
@@ -158,7 +158,7 @@ def test_a_prefill_may_be_refused():
 
 
 def test_no_more_requests_are_under_way_than_are_allowed():
-    with serving(always=says(after=0.05)) as server:
+    with serving(always=together(3, says())) as server:
         engine = engine_on(server, concurrency=3)
         answers = ask(engine, *[request() for _ in range(10)])
     assert len(answers) == 10
