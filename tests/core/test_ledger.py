@@ -77,7 +77,7 @@ def of(run):
 
 
 @given(run=RUNS)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whenever_a_run_dies_its_ledger_holds_what_was_asked_and_its_budget_what_is_allowed(run, monkeypatch):
     shutil.rmtree("runs", ignore_errors=True)
     asked = of(run)
