@@ -157,13 +157,14 @@ def _drive(
     with ExitStack() as stack:
         scorers = ThreadPoolExecutor(max_workers=2 * (os.cpu_count() or 1), thread_name_prefix="score")
         stack.callback(scorers.shutdown, cancel_futures=True)
-        brief, store = task.brief(), RunStore(folder, task)
+        brief, store = task.brief(), RunStore(folder, task, folder.unbooked(history))
         services = RunServices(
             config.seed,
             folder.path,
             Budget(config.calls, config.tokens),
             ledger=history.ledger,
             adapted=history.adapted,
+            unbooked=store.unbooked,
         )
         parameters, contexts = make_updaters(config, registries, brief, services)
         check_needs(config, registries, parameters, engine)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from coevo.dealing import Cell, Chunk, Prepared
+from coevo.endpoint.errors import CallLimitError
 from coevo.errors import CoevoError
 from coevo.interfaces import Episode, Task
 from coevo.records import (
@@ -39,10 +40,17 @@ def step_of(request: Request, completion: Completion) -> Step:
 
 
 class Attempt:
-    """One rollout in flight."""
+    """One rollout in flight.
 
-    def __init__(self, context: Context, example: Example, cell: Cell, sampling: Sampling) -> None:
+    Attributes:
+        calls: how many requests its episode may make.
+        asked: how many it made, a repeated try of the engine apart.
+        tokens: (prompt, answer) of what it was answered, whatever its trajectory tells.
+    """
+
+    def __init__(self, context: Context, example: Example, cell: Cell, sampling: Sampling, calls: int) -> None:
         self.context, self.example, self.cell, self.sampling = context, example, cell, sampling
+        self.calls, self.asked, self.tokens = calls, 0, (0, 0)
         self.episode: Episode | None = None
         self.result: EpisodeResult | None = None
         self.steps: list[Step] = []
@@ -70,6 +78,12 @@ class Attempt:
         except Exception as error:  # noqa: BLE001 - here a failure becomes data
             self.fail("judge_error", error)
             return []
+        try:
+            self.ask(len(asked))
+        except CallLimitError as error:
+            # As for an agent that drives itself: what the model said may be the cause, if it has said anything.
+            self.fail("exception" if self.steps else "judge_error", error)
+            return []
         step = len(self.steps)
         self._requests = [
             replace(
@@ -80,6 +94,18 @@ class Attempt:
             for i, request in enumerate(asked)
         ]
         return self._requests
+
+    def ask(self, count: int) -> None:
+        """Its episode is about to make `count` requests.
+
+        Raises:
+            CallLimitError: these would be more than the task's brief allows an episode.
+        """
+        if self.asked + count > self.calls:
+            raise CallLimitError(
+                f"the episode asks for call {self.asked + count}; its task's brief says max_calls = {self.calls}"
+            )
+        self.asked += count
 
     def advance(self, completions: Sequence[Completion]) -> None:
         """Give it the answers to what was pending."""
@@ -155,7 +181,7 @@ def record(
         trajectory=Trajectory(tuple(attempt.steps)),
         metrics=result.metrics,
         artifacts=_explained(attempt, result),
-        prompt_tokens=sum(s.spent[0] for s in attempt.steps),
-        completion_tokens=sum(s.spent[1] for s in attempt.steps),
+        prompt_tokens=max(sum(s.spent[0] for s in attempt.steps), attempt.tokens[0]),
+        completion_tokens=max(sum(s.spent[1] for s in attempt.steps), attempt.tokens[1]),
         seconds=seconds,
     )

@@ -6,11 +6,67 @@ size, so a repeated chunk is the same computation on the same seeds.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from coevo.errors import PluginError
+from coevo.interfaces import Task
 from coevo.records import Batch, Example, Perturbation
+from coevo.registry import did_you_mean
 from coevo.seeds import sampling_seed
+
+SPLITS = ("train", "validation")
+"""What batches are made of. A list of what may be, because a task may know its test split by other names too."""
+
+FEW = 20
+"""Ids that a message may list."""
+
+
+def load_examples(task: Task, split: str) -> Sequence[Example]:
+    """All examples of a split that a batch may ask for.
+
+    Raises:
+        PluginError: it is the test split or no split, it is empty, or two of its examples have one id.
+    """
+    if split not in SPLITS:
+        raise PluginError(
+            f"a batch asks for split {split!r}; expected 'train' or 'validation': the test split is in no batch, under "
+            "none of its names"
+        )
+    try:
+        examples = task.examples(split)
+    except ValueError as error:
+        raise PluginError(f"a batch asks for split {split!r}: {' '.join(str(error).split())}") from error
+    if not examples:
+        raise PluginError(f"a batch asks for split {split!r}, in which the task has no examples")
+    id, count = Counter(example.id for example in examples).most_common(1)[0]  # noqa: A001 - what records call it
+    if count > 1:
+        raise PluginError(
+            f"the task has {count} examples of split {split!r} with the id {id!r}; their rollouts could not be told "
+            "apart"
+        )
+    return examples
+
+
+def choose(examples: Sequence[Example], batch: Batch) -> Sequence[Example]:
+    """Those of a split's examples that a batch asks for, in the split's order.
+
+    Raises:
+        PluginError: it asks for none, for one that does not exist, or for one twice.
+    """
+    if batch.examples is None:
+        return examples
+    if not batch.examples:
+        raise PluginError(f"a batch asks for no example of split {batch.split!r}; None asks for all")
+    id, count = Counter(batch.examples).most_common(1)[0]  # noqa: A001
+    if count > 1:
+        raise PluginError(f"a batch asks {count} times for example {id!r}; Batch.samples asks for more answers")
+    asked, known = set(batch.examples), [example.id for example in examples]
+    for missing in sorted(asked - set(known)):
+        hint = did_you_mean(missing, known) if len(known) <= FEW else f"; it has {len(known):,}, such as {known[0]!r}"
+        raise PluginError(f"a batch asks for example {missing!r}, which split {batch.split!r} has not{hint}")
+    return [example for example in examples if example.id in asked]
 
 
 @dataclass(frozen=True, slots=True)

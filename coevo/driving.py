@@ -13,7 +13,6 @@ from typing import Any, cast
 
 from coevo.attempts import Attempt, short, step_of
 from coevo.endpoint import serve
-from coevo.endpoint.errors import CallLimitError
 from coevo.errors import CoevoError
 from coevo.interfaces import Endpoint
 from coevo.records import Completion, EpisodeResult, Request, Sampling, Step, Trajectory
@@ -40,15 +39,15 @@ class EpisodePolicy:
         fatal: an error that ends the run.
         overflowed: whether a request did not fit the model's context.
         notes: what the engine says of its answers.
+        ended: whether the episode is over; what is still asked is refused, and nothing more is recorded.
     """
 
-    def __init__(self, id: str, attempt: Attempt, calls: int, ask: Ask) -> None:  # noqa: A002 - the Protocol's word
+    def __init__(self, id: str, attempt: Attempt, ask: Ask) -> None:  # noqa: A002 - the Protocol's word
         """The policy of a fresh episode.
 
         Args:
             id: of the weights.
-            attempt: gives seed and sampling.
-            calls: how many requests may be made.
+            attempt: gives seed and sampling, and counts the requests.
             ask: answers them.
         """
         self.id = id
@@ -57,10 +56,10 @@ class EpisodePolicy:
         self.overflowed = False
         self.notes: list[str] = []
         self._seed, self._sampling = attempt.cell.seed, attempt.sampling
-        self._calls, self._ask = calls, ask
+        self._count, self._ask = attempt.ask, ask
         self._asked = 0
         self._answered: list[tuple[int, Step]] = []
-        self._ended = False
+        self.ended = False
 
     @property
     def steps(self) -> list[Step]:
@@ -96,7 +95,7 @@ class EpisodePolicy:
         if isinstance(answers, Exception):
             self.failure = answers
             raise EngineFailedError(short(answers))
-        if self._ended:
+        if self.ended:
             raise RuntimeError("the episode ended before its request was answered")
         self._answered += [
             (place + i, step_of(request, answer))
@@ -123,22 +122,19 @@ class EpisodePolicy:
 
     def end(self) -> None:
         """The episode is over: what is still asked is refused."""
-        self._ended = True
+        self.ended = True
 
     def _seed_of(self, place: int, i: int) -> int:
         return self._seed if place == i == 0 else derive(self._seed, "step", place, i)
 
     def _check(self, count: int) -> None:
-        if self._ended:
+        if self.ended:
             raise RuntimeError("complete() was called after the episode ended")
         if self.fatal is not None:
             raise self.fatal
         if self.failure is not None:
             raise EngineFailedError(short(self.failure))
-        if self._asked + count > self._calls:
-            raise CallLimitError(
-                f"the episode asks for call {self._asked + count}; its task's brief says max_calls = {self._calls}"
-            )
+        self._count(count)
 
 
 async def drive(
@@ -168,6 +164,7 @@ async def drive(
         if policy.fatal is not None:
             raise policy.fatal
         attempt.steps, attempt.notes = policy.steps, policy.notes
+        attempt.tokens = sum(s.spent[0] for s in attempt.steps), sum(s.spent[1] for s in attempt.steps)
         if policy.failure is not None:
             attempt.fail("engine_error", policy.failure)
         elif error is None:

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 from coevo.buffer import default_credit
-from coevo.errors import RunError, UserError
+from coevo.errors import RunError
 from coevo.interfaces import Brief, ContextUpdater, Engine, ParameterUpdater, Task
 from coevo.outcome import best_of, objective_of, report_of
 from coevo.planning import Planner, Prepared, a_batch
@@ -51,7 +51,7 @@ class Loop:
         else:
             reason = "generations"
             self.services.generation, self.services.batch = self.generations, 0
-        if self.planner.probe_due(last=True):
+        if self.planner.last_probe_due():
             await self._probe()
         return reason
 
@@ -63,11 +63,10 @@ class Loop:
             if asked is None:
                 return ""
             prepared = self._prepare(asked)
-            if reason := self.planner.refusal(prepared):
-                if (g, batch) == (0, 0):
-                    raise UserError(self.planner.too_small(reason, prepared))
+            probed = self.planner.probe_due(prepared)
+            if reason := self.planner.refusal(prepared, probed):
                 return reason
-            if self.planner.probe_due() and not self.planner.refusal(prepared, probes=2):
+            if probed:
                 await self._probe(prepared, *self.planner.reserve())
                 prepared = self._prepare(asked)  # what the probe spent may have moved sigma
             self.reports.append(await self._step(prepared))
@@ -80,7 +79,7 @@ class Loop:
         """Ask the centre the same as always; it changes nothing but what has been spent."""
         started, at = time.monotonic(), self.services
         prepared = self.planner.prepare_probe()
-        self.collector.tries = self.planner.tries([prepared, *planned])
+        self.collector.tries = self.planner.tries([prepared, *planned], probe=True)
         everything = await self._collect(prepared, self.store.open_probe(at.generation, at.batch))
         seconds = time.monotonic() - started
         report = report_of(Buffer(prepared.batch, (), everything), None, at, None, self.engine.digest(), seconds)
@@ -108,13 +107,14 @@ class Loop:
         return self._commit(buffer, update, started)
 
     async def _collect(self, prepared: Prepared, chunks: AbstractContextManager[Chunks]) -> tuple[Rollout, ...]:
-        g = self.services.generation
+        g, tries = self.services.generation, self.collector.tries
         with chunks as kept:
+            tries.keep(kept)
             for rollouts in kept.chunks:
                 self.observe("rollouts_finished", generation=g, rollouts=rollouts)
 
             def finished(rollouts: Sequence[Rollout]) -> None:
-                kept.append(rollouts)
+                tries.save(rollouts)
                 self.observe("rollouts_finished", generation=g, rollouts=rollouts)
 
             await self.collector.collect(prepared, prepared.chunks[len(kept.chunks) :], finished)

@@ -1,9 +1,10 @@
-"""Text files that a user writes, read alike everywhere: UTF-8, with or without a byte-order mark, any line ends."""
+"""Text files: those of a user are read alike everywhere, in UTF-8 with or without a mark; ours are written whole."""
 
 from __future__ import annotations
 
 import codecs
 import io
+import os
 import tokenize
 from pathlib import Path
 
@@ -93,3 +94,13 @@ def _place(data: bytes, at: int) -> str:
 
 def _refused(path: Path, why: str) -> UserError:
     return UserError(f"{str(path)!r} is not UTF-8: {why}; save it as UTF-8")
+
+
+def write_atomic(path: Path, text: str) -> None:
+    """Replace `path` by `text`, so that a kill leaves the old file or the new one."""
+    temporary = path.with_name(path.name + ".new")
+    with temporary.open("w", encoding="utf-8", errors="backslashreplace") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)

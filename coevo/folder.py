@@ -1,6 +1,6 @@
 """`runs/<name>/`: where everything of a run is, and everything shown anywhere comes from.
 
-`config.toml` (resolved), `run.json` (what it ran with), `journal.jsonl`, `rollouts/`, `contexts/`,
+`config.toml` (resolved), `run.json` (what it ran with), `journal.jsonl`, `asked.jsonl`, `rollouts/`, `contexts/`,
 `best/`, `anchors/`. One process at a time holds the lock; the lock goes with the process, however it dies.
 """
 
@@ -18,27 +18,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
+from coevo.asked import SUFFIX, AskedChunks, unbooked
 from coevo.codec import dumps, to_json
 from coevo.config import read_file, to_toml
 from coevo.errors import CheckFailedError, UserError
-from coevo.frames import ChunkFile
+from coevo.files import write_atomic
 from coevo.interfaces import BestFiles, Ledger, Task
-from coevo.journal import Journal, update_to_json
+from coevo.journal import History, Journal, update_to_json
 from coevo.records import Batch, BatchReport, Best, Buffer, Json, Rollout, Update
 from coevo.registry import did_you_mean
+from coevo.services import Unbooked, place_of
 
 PARTS = ("rollouts", "contexts", "best")
 """Folders of a run, there before its configuration."""
-
-
-def write_atomic(path: Path, text: str) -> None:
-    """Replace `path` by `text`, so that a kill leaves the old file or the new one."""
-    temporary = path.with_name(path.name + ".new")
-    with temporary.open("w", encoding="utf-8", errors="backslashreplace") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+ASKED = "asked.jsonl"
 
 
 class RunFolder:
@@ -166,9 +159,18 @@ class RunFolder:
                 return True
         return False
 
-    def chunk_file(self, generation: int, batch: int, suffix: str = "") -> Path:
-        """Where the rollouts of a batch are."""
-        return self.path / "rollouts" / f"g{generation:04d}-b{batch:02d}{suffix}.jsonl.zst"
+    def chunk_file(self, generation: int, batch: int, probe: bool = False) -> Path:
+        """Where the rollouts of a batch, or of the probe before it, are."""
+        return self.path / "rollouts" / f"{place_of(generation, batch, probe)}{SUFFIX}"
+
+    def unbooked(self, history: History) -> Unbooked:
+        """What the run has asked besides what the journal counts.
+
+        Raises:
+            CheckFailedError: `asked.jsonl` was changed.
+        """
+        committed = {place_of(line["generation"], line["batch"], line["kind"] == "probe") for line in history.told}
+        return unbooked(self.path / ASKED, self.path / "rollouts", committed)
 
 
 def clear_stillborn(path: Path) -> None:
@@ -225,27 +227,32 @@ def why_not(path: Path) -> str:
 
 
 class RunStore:
-    """`coevo.evolve.Store` on a run's folder."""
+    """`coevo.evolve.Store` on a run's folder. `unbooked` is kept up to date with `asked.jsonl`."""
 
-    def __init__(self, folder: RunFolder, task: Task) -> None:
+    def __init__(self, folder: RunFolder, task: Task, unbooked: Unbooked | None = None) -> None:
         self.folder = folder
         self.task = task
+        self.unbooked = unbooked or Unbooked()
 
-    def open_chunks(self, generation: int, batch: int, asked: Batch) -> ChunkFile:
+    def open_chunks(self, generation: int, batch: int, asked: Batch) -> AskedChunks:
         """Write the batch's contexts, then open its chunks."""
         lines = [dumps({"id": c.id, **to_json(c)}) for c in asked.contexts]
         name = f"g{generation:04d}-b{batch:02d}.jsonl"
         write_atomic(self.folder.path / "contexts" / name, "\n".join(lines) + "\n")
-        return ChunkFile(self.folder.chunk_file(generation, batch))
+        return self._open(place_of(generation, batch))
 
-    def open_probe(self, generation: int, batch: int) -> ChunkFile:
+    def open_probe(self, generation: int, batch: int) -> AskedChunks:
         """The chunks of the probe before that batch; its context is the task's own."""
-        return ChunkFile(self.folder.chunk_file(generation, batch, "-probe"))
+        return self._open(place_of(generation, batch, probe=True))
+
+    def _open(self, place: str) -> AskedChunks:
+        return AskedChunks(self.folder.path / "rollouts", place, self.folder.path / ASKED, self.unbooked)
 
     def commit_probe(self, report: BatchReport, outcomes: Sequence[float | None], ledger: Ledger) -> None:
         """One journal line."""
         line = {"kind": "probe", **to_json(report), "outcomes": list(outcomes), **_spent(report, ledger)}
         self.folder.journal.append(line)
+        self.unbooked.commit()
 
     def save_best(
         self, best: Best, rollout: Rollout, splits: Mapping[str, Json] | None = None, lines: Sequence[str] = ()
@@ -301,6 +308,7 @@ class RunStore:
             **_spent(report, ledger),
         }
         self.folder.journal.append(line)
+        self.unbooked.commit()
 
     def stop(self, reason: str, message: str = "", **place: int) -> None:
         """Note why (and before which generation and batch) the run ended.

@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 import zstandard
 
@@ -86,7 +87,7 @@ class ChunkFile:
         self.chunks = []
         self.path.unlink()
 
-    def __enter__(self) -> ChunkFile:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -59,7 +59,8 @@ class Brief:
             number.
         components: the context components that the task reads, with their default texts.
         max_new_tokens: how long an answer may be unless the run says otherwise.
-        max_calls: model calls that one episode may make, for hard budgets.
+        max_calls: model calls that one episode may make. One that asks for more fails, and hard budgets are planned
+            with this number.
     """
 
     name: str
@@ -310,7 +311,7 @@ class BestFiles(Protocol):
 
 @dataclass(slots=True)
 class Ledger:
-    """What a run has spent. `tokens` = prompt + completion."""
+    """What a run, or a part of it, has spent. `tokens` = prompt + completion."""
 
     calls: int = 0
     prompt_tokens: int = 0
@@ -321,6 +322,14 @@ class Ledger:
         """Prompt and completion tokens together."""
         return self.prompt_tokens + self.completion_tokens
 
+    def __add__(self, other: Ledger) -> Ledger:
+        """Both together."""
+        return Ledger(
+            self.calls + other.calls,
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+        )
+
 
 class Services(Protocol):
     """What an updater may ask of the run; a factory that has a parameter `services` is given one.
@@ -328,7 +337,8 @@ class Services(Protocol):
     Attributes:
         root_seed: of the run.
         generation, batch: where the loop is (before `ask`: of the batch about to be asked).
-        ledger: what has been spent.
+        ledger: what committed batches and probes have spent; what a kill cut off is held against the budgets and is not
+            in here, so that a resumed run is told the same.
         batch_answers: rollouts that an adapting `zip` batch needs to fill every member
             (population × answers), 0 without a parameter updater.
         member_answers: how many of them each member gives, 0 without a parameter updater. A `zip` batch of that many
@@ -348,8 +358,8 @@ class Services(Protocol):
     def calls_left(self) -> int | None:
         """Model calls that batches may still make, a probe at the end apart; None where the run has no such limit.
 
-        It follows from the ledger, so a resumed or replayed run is told the same. A batch that could need more is not
-        started and ends the run.
+        It follows from the ledger, so a resumed or replayed run is told the same; what a kill cut off is not taken off.
+        A batch that could need more than there is, is not started and ends the run.
         """
         ...
 

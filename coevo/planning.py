@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from coevo.dealing import PlanSettings, Prepared, plan
+from coevo.dealing import PlanSettings, Prepared, choose, load_examples, plan
 from coevo.errors import PluginError, UserError
 from coevo.interfaces import Brief, Engine, Ledger, Task
 from coevo.records import Batch, Context, Example, Perturbation, Sampling
-from coevo.rollouts import Tries, key
 from coevo.seeds import derive
 from coevo.services import RunServices
+from coevo.tries import Tries, key
 
 __all__ = ["Planner", "Prepared", "a_batch"]
 
@@ -71,6 +71,7 @@ class Planner:
 
         Raises:
             UserError: members would be compared by the contexts that they happened to get.
+            PluginError: the batch asks for examples that it may not have or that do not exist.
         """
         varied = len({context.id for context in batch.contexts}) > 1
         if members and batch.pairing == "zip" and varied and not self.credits:
@@ -111,31 +112,47 @@ class Planner:
         dear = self.services.budget.refuses(Ledger(), calls, lambda: PROBES_FIT * self._most_tokens(probe))
         return 0 if dear else PROBE_EVERY
 
-    def probe_due(self, last: bool = False) -> bool:
-        """Whether the centre is to be probed before this batch, or (`last`) at the end of the run."""
+    def probe_due(self, prepared: Prepared) -> bool:
+        """Whether the centre is to be probed before this batch: it is time, and there is room beside the batch.
+
+        What a kill cut off is not in the way here, or a resumed run would go on without a probe that it had begun, and
+        with other numbers.
+        """
         s = self.services
-        if not self.probe_every or (s.generation, s.batch) in self.probed:
+        if not self._unprobed or s.batch or s.generation % self.probe_every:
             return False
-        return last or (s.batch == 0 and s.generation % self.probe_every == 0)
+        return not self._refused([prepared, *self.reserve() * 2], s.ledger)
+
+    def last_probe_due(self) -> bool:
+        """Whether the centre is to be probed at the end of the run; a kill may have cost its place in the budget."""
+        return self._unprobed and not self._refused(self.reserve(), self.services.spent(probe=True))
+
+    @property
+    def _unprobed(self) -> bool:
+        return bool(self.probe_every) and (self.services.generation, self.services.batch) not in self.probed
 
     def _examples(self, batch: Batch) -> Sequence[Example]:
         if batch.split not in self.examples:
-            self.examples[batch.split] = self.task.examples(batch.split)
-        every = self.examples[batch.split]
-        chosen = every if batch.examples is None else [e for e in every if e.id in batch.examples]
-        if not chosen:
-            raise UserError(f"the batch asks for no example of split {batch.split!r} that exists")
-        return chosen
+            self.examples[batch.split] = load_examples(self.task, batch.split)
+        return choose(self.examples[batch.split], batch)
 
-    def refusal(self, prepared: Prepared, probes: int = 1) -> str:
-        """Which hard budget (`calls`, `tokens`) the batch and `probes` probes could break at most, or empty.
+    def refusal(self, prepared: Prepared, probed: bool = False) -> str:
+        """Which hard budget (`calls`, `tokens`) the batch could break at most, with a probe before it where it is.
 
         One probe is kept in reserve for the end of the run.
+
+        Raises:
+            UserError: nothing can be asked within the budget at all.
         """
-        plans = [prepared, *self.reserve() * probes]
-        calls = self._most_calls(plans)
+        spent = self.services.spent(probed)
+        reason = self._refused([prepared, *self.reserve() * (1 + probed)], spent)
+        if reason and not spent.calls:
+            raise UserError(self._too_small(reason, prepared))
+        return reason
+
+    def _refused(self, plans: Sequence[Prepared], spent: Ledger) -> str:
         tokens = lambda: sum(self._most_tokens(plan) for plan in plans)  # noqa: E731 - counted only where it limits
-        return self.services.budget.refuses(self.services.ledger, calls, tokens)
+        return self.services.budget.refuses(spent, self._most_calls(plans), tokens)
 
     def reserve(self) -> list[Prepared]:
         """The probe at the end of the run, which a budget has to have room for."""
@@ -145,28 +162,25 @@ class Planner:
         """Calls that `reserve` may take."""
         return self._most_calls(self.reserve())
 
-    def tries(self, planned: Sequence[Prepared]) -> Tries:
-        """What the first of `planned` may ask, all of which have to find room in the budget.
+    def tries(self, planned: Sequence[Prepared], probe: bool = False) -> Tries:
+        """What the first of `planned`, a batch or the probe before it, may ask; for all of them there has to be room.
 
         As many requests may be asked again after an engine failed as are left when all of `planned` was asked once.
         """
-        budget, ledger = self.services.budget, self.services.ledger
-        if budget.calls is None and budget.tokens is None:
-            return Tries()
-        tries = Tries(self._most_calls(planned[:1]))
+        budget, spent, tries = self.services.budget, self.services.spent(probe), Tries()
         if budget.calls is not None:
-            tries.spare = budget.calls - ledger.calls - self._most_calls(planned)
+            tries.spare = budget.calls - spent.calls - self._most_calls(planned)
         if budget.tokens is not None:
             first = self._costs(planned[0])
             most = _most(first) + sum(self._most_tokens(each) for each in planned[1:])
-            tries.spare_tokens = budget.tokens - ledger.tokens - most
+            tries.spare_tokens = budget.tokens - spent.tokens - most
             tries.costs = dict(first)
         return tries
 
     def _most_calls(self, planned: Sequence[Prepared]) -> int:
         return sum(prepared.size for prepared in planned) * self.brief.max_calls
 
-    def too_small(self, limit: str, prepared: Prepared) -> str:
+    def _too_small(self, limit: str, prepared: Prepared) -> str:
         """What to tell a user whose budget does not reach for the first batch."""
         members = len(prepared.members)
         each = f" ({members} members; --population N makes it smaller)" if members else ""

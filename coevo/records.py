@@ -67,8 +67,8 @@ class Batch:
         contexts: at least one.
         pairing: `cross`: every member sees every context and example; `zip`: contexts are dealt to the
             members in blocks of the parameter updater's `answers`.
-        split: the task's split; `run` never sees the test split.
-        examples: ids within the split, None for all of it.
+        split: `train` or `validation`. The test split is in no batch, whatever its purpose, and has no other name here.
+        examples: ids within the split, each once, None for all of it.
         samples: answers per (context, example) in `cross` and in batches at the centre.
         adapt: whether the parameter updater perturbs and learns from this batch.
         operator: a label for the reader (EoH's `m1`).

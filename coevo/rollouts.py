@@ -7,98 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, TypeVar, cast
 
 from coevo.attempts import Attempt, record, short
 from coevo.dealing import Chunk, Prepared
 from coevo.driving import EpisodePolicy, drive
-from coevo.errors import CoevoError, PluginError, RequestFailedError
+from coevo.errors import CoevoError, RequestFailedError
 from coevo.interfaces import Engine, Episode, Policy, Task
-from coevo.records import BatchReport, Completion, EpisodeResult, Perturbation, Request, Rollout, Sampling
-
-
-@dataclass(slots=True)
-class Tries:
-    """What a batch may ask: budgets count every request, answered or not.
-
-    Attributes:
-        planned: requests in the plan, each asked for the first time; None without a budget.
-        spare: requests that may be asked again, None for any number.
-        spare_tokens: tokens that those may cost, None for any number.
-        costs: tokens that a request of the plan costs at most, (prompt, answer), by its `key`; empty where they are not
-            limited.
-        failed: requests that were asked in vain so far.
-        lost: tokens that those cost at most, (prompt, answer). What a failed request did is not known, and a limit of
-            tokens has to hold all the same; (0, 0) where there is none.
-    """
-
-    planned: int | None = None
-    spare: int | None = None
-    spare_tokens: int | None = None
-    costs: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
-    failed: int = 0
-    lost: tuple[int, int] = (0, 0)
-
-    def first(self, requests: Sequence[Request]) -> None:
-        """These are asked for the first time.
-
-        Raises:
-            PluginError: they are not in the plan, so that no budget could be kept.
-        """
-        if self.planned is None:
-            return
-        self.planned -= len(requests)
-        if self.costs and not all(key(request) in self.costs for request in requests):
-            raise PluginError(
-                "an episode asks for something else than was planned, so that --tokens cannot be kept; use --calls"
-            )
-        if self.planned < 0:
-            raise PluginError(
-                "an episode asks for more calls than the plan has; the brief of its task must say how many one may make"
-                " (max_calls), or no budget of calls or tokens can be kept"
-            )
-
-    def fail(self, requests: Sequence[Request]) -> None:
-        """These were asked in vain."""
-        self.failed += len(requests)
-        prompt, answer = self._most(requests)
-        self.lost = (self.lost[0] + prompt, self.lost[1] + answer)
-
-    def booked(self, report: BatchReport) -> BatchReport:
-        """The report with what was asked in vain."""
-        return replace(
-            report,
-            calls=report.calls + self.failed,
-            prompt_tokens=report.prompt_tokens + self.lost[0],
-            completion_tokens=report.completion_tokens + self.lost[1],
-        )
-
-    def again(self, requests: Sequence[Request]) -> bool:
-        """Whether these may be asked again; if so, they are taken off what is to spare."""
-        tokens = sum(self._most(requests))
-        if self.spare is not None and len(requests) > self.spare:
-            return False
-        if self.spare_tokens is not None and tokens > self.spare_tokens:
-            return False
-        self.spare = None if self.spare is None else self.spare - len(requests)
-        self.spare_tokens = None if self.spare_tokens is None else self.spare_tokens - tokens
-        return True
-
-    def _most(self, requests: Sequence[Request]) -> tuple[int, int]:
-        if not self.costs:
-            return 0, 0
-        each = [self.costs[key(request)] for request in requests]
-        return sum(prompt for prompt, _ in each), sum(answer for _, answer in each)
-
-
-def key(request: Request) -> str:
-    """Equal for requests that cost the same: what is asked, whatever the seed."""
-    return repr((request.messages, request.prefill))
-
+from coevo.records import Completion, EpisodeResult, Perturbation, Request, Rollout, Sampling
+from coevo.tries import Tries
 
 T = TypeVar("T")
 
@@ -112,7 +33,7 @@ class Collector:
         wrap: the context updater's optional `wrap`.
         sampling: for requests that bring none.
         retries: how often an engine or judge failure is tried again.
-        tries: what this batch may ask again, and has; set by whoever has a budget.
+        tries: what this batch may ask again, and has; set by whoever has a budget or keeps what is asked.
         scorers: threads in which `Episode.result` runs.
     """
 
@@ -143,11 +64,14 @@ class Collector:
 
         async def answer(chunk: Chunk, perturbation: Perturbation | None, policy: Policy) -> None:
             started = time.monotonic()
+            calls = self.task.brief().max_calls
             attempts = [
-                Attempt(prepared.batch.contexts[cell.context], prepared.examples[cell.example], cell, self.sampling)
+                Attempt(
+                    prepared.batch.contexts[cell.context], prepared.examples[cell.example], cell, self.sampling, calls
+                )
                 for cell in chunk.cells
             ]
-            await self._generate(attempts, policy)
+            await self._generate(attempts, policy, chunk.index)
             work = self._judge(attempts, chunk, perturbation, policy.id, prepared, started)
             scored[chunk.index].set_result(group.create_task(work))  # the lease does not wait for the judge
 
@@ -176,34 +100,33 @@ class Collector:
             for attempt, result in zip(attempts, results, strict=True)
         ]
 
-    async def _generate(self, attempts: Sequence[Attempt], policy: Policy) -> None:
+    async def _generate(self, attempts: Sequence[Attempt], policy: Policy, chunk: int) -> None:
         run = getattr(self.task, "run", None)
         if run is not None:
-            calls = self.task.brief().max_calls
-            await _all(self._drive(attempt, policy, run, calls) for attempt in attempts)
+            await _all(self._drive(attempt, policy, chunk, run) for attempt in attempts)
             return
         for attempt in attempts:
             attempt.begin(self.task, self.wrap)
         if self.engine.capabilities.rolling:
-            await _all(self._alone(attempt, policy) for attempt in attempts)
+            await _all(self._alone(attempt, policy, chunk) for attempt in attempts)
         else:
-            await self._in_step(attempts, policy)
+            await self._in_step(attempts, policy, chunk)
 
-    async def _alone(self, attempt: Attempt, policy: Policy) -> None:
+    async def _alone(self, attempt: Attempt, policy: Policy, chunk: int) -> None:
         """One episode at its own pace; what it does between requests holds up no other."""
         loop = asyncio.get_running_loop()
         while requests := attempt.pending():
-            answers = await self._complete(policy, requests)
+            answers = await self._complete(policy, chunk, requests)
             if isinstance(answers, Exception):
                 attempt.fail("engine_error", answers)
                 return
             await loop.run_in_executor(self.scorers, attempt.advance, answers)
 
-    async def _in_step(self, attempts: Sequence[Attempt], policy: Policy) -> None:
+    async def _in_step(self, attempts: Sequence[Attempt], policy: Policy, chunk: int) -> None:
         """All episodes together, a request each at a time: the same batches whenever the chunk is run."""
         while waiting := [(a, r) for a in attempts if (r := a.pending())]:
             flat = [request for _, requests in waiting for request in requests]
-            answers = await self._complete(policy, flat)
+            answers = await self._complete(policy, chunk, flat)
             if isinstance(answers, Exception):
                 for attempt, _ in waiting:
                     attempt.fail("engine_error", answers)
@@ -213,11 +136,14 @@ class Collector:
                 attempt.advance(answers[position : position + len(requests)])
                 position += len(requests)
 
-    async def _drive(self, attempt: Attempt, policy: Policy, run: Callable[..., Awaitable[Any]], calls: int) -> None:
+    async def _drive(self, attempt: Attempt, policy: Policy, chunk: int, run: Callable[..., Awaitable[Any]]) -> None:
         """An agent with a loop of its own; each try has a fresh view of the policy, with the same seeds."""
 
         def new_policy() -> EpisodePolicy:
-            return EpisodePolicy(policy.id, attempt, calls, lambda requests: self._complete(policy, requests))
+            view = EpisodePolicy(
+                policy.id, attempt, lambda requests: self._complete(policy, chunk, requests, lambda: view.ended)
+            )
+            return view
 
         await drive(run, attempt, new_policy, self.retries)
 
@@ -232,15 +158,25 @@ class Collector:
             return EpisodeResult("judge_error", artifacts={"message": short(result)})
         return result
 
-    async def _complete(self, policy: Policy, requests: Sequence[Request]) -> list[Completion] | Exception:
-        self.tries.first(requests)
-        return await self._retry(lambda: policy.complete(requests), requests)
+    async def _complete(
+        self, policy: Policy, chunk: int, requests: Sequence[Request], over: Callable[[], bool] = lambda: False
+    ) -> list[Completion] | Exception:
+        """What the policy answers, noted before it is asked; once the episode is `over`, nobody waits for it."""
 
-    async def _retry(self, call: Callable[[], Awaitable[Any]], requests: Sequence[Request] = ()) -> Any:
-        """The answer to `requests`, or the last exception after `retries` repeats.
+        async def call() -> list[Completion]:
+            self.tries.asking(chunk, requests)
+            answers = await policy.complete(requests)
+            if not over():
+                self.tries.answered(chunk, requests)
+            return answers
 
-        A `CoevoError` is final at once, and so is an engine that has given a request up by itself, and one for which
-        the budget has no call left.
+        return await self._retry(call, lambda: not over() and self.tries.again(requests))
+
+    async def _retry(self, call: Callable[[], Awaitable[Any]], again: Callable[[], bool] = lambda: True) -> Any:
+        """What `call` gives, or the last exception after `retries` repeats.
+
+        A `CoevoError` is final at once, and so is an engine that has given a request up by itself, and one that may
+        not be asked `again`.
         """
         for left in range(self.retries, -1, -1):
             try:
@@ -248,11 +184,9 @@ class Collector:
             except CoevoError:
                 raise
             except RequestFailedError as error:
-                self.tries.fail(requests)
                 return error
             except Exception as error:  # noqa: BLE001 - here a failure becomes data
-                self.tries.fail(requests)
-                if left == 0 or not self.tries.again(requests):
+                if left == 0 or not again():
                     return error
         raise AssertionError("unreachable")
 

@@ -13,16 +13,19 @@ from coevo.seeds import derive
 
 @dataclass(slots=True)
 class Budget:
-    """Limits that are never exceeded: a batch that might not fit is not started. None is no limit."""
+    """Limits that are never exceeded, kills and resumes included. None is no limit.
+
+    A batch that might not fit is not started, and everything that is asked is written before it is asked.
+    """
 
     calls: int | None = None
     tokens: int | None = None
 
-    def refuses(self, ledger: Ledger, calls: int, tokens: Callable[[], int]) -> str:
+    def refuses(self, spent: Ledger, calls: int, tokens: Callable[[], int]) -> str:
         """Which limit a batch of at most `calls` calls and `tokens()` tokens could break, or empty."""
-        if self.calls is not None and ledger.calls + calls > self.calls:
+        if self.calls is not None and spent.calls + calls > self.calls:
             return "calls"
-        if self.tokens is not None and ledger.tokens + tokens() > self.tokens:
+        if self.tokens is not None and spent.tokens + tokens() > self.tokens:
             return "tokens"
         return ""
 
@@ -37,11 +40,56 @@ class Budget:
 
 
 @dataclass(slots=True)
+class Unbooked:
+    """What a run has asked and no line of its journal counts: what kills cut off, and the batch in progress.
+
+    Attributes:
+        lost: of batches that were left, and of chunks that had to run again.
+        place: the batch that an earlier process left unfinished, then the one in progress; `place_of` writes it.
+        kept: of its chunks that were saved before this process.
+        unanswered: by these in vain.
+        in_flight: by its other chunks, at most.
+    """
+
+    lost: Ledger = field(default_factory=Ledger)
+    place: str = ""
+    kept: Ledger = field(default_factory=Ledger)
+    unanswered: Ledger = field(default_factory=Ledger)
+    in_flight: Ledger = field(default_factory=Ledger)
+
+    @property
+    def total(self) -> Ledger:
+        """All of it."""
+        return self.lost + self.kept + self.unanswered + self.in_flight
+
+    def beside(self, place: str) -> Ledger:
+        """What a batch at `place` cannot count on: all but the answers of its own chunks that were kept."""
+        return self.lost + self.in_flight + self.unanswered + (Ledger() if place == self.place else self.kept)
+
+    def enter(self, place: str) -> None:
+        """A batch is begun, or gone on with."""
+        self.lost = self.lost + self.in_flight
+        if place != self.place:
+            self.lost = self.lost + self.kept + self.unanswered
+            self.kept = self.unanswered = Ledger()
+        self.place, self.in_flight = place, Ledger()
+
+    def commit(self) -> None:
+        """The batch has its line."""
+        self.kept = self.unanswered = Ledger()
+
+
+def place_of(generation: int, batch: int, probe: bool = False) -> str:
+    """The name of a batch, or of the probe before it, in the run's folder."""
+    return f"g{generation:04d}-b{batch:02d}{'-probe' if probe else ''}"
+
+
+@dataclass(slots=True)
 class RunServices:
     """`coevo.interfaces.Services` for one run.
 
     `planned` is the number of adapting batches of the whole run, `adapted` how many are committed; `reserved_calls`
-    are kept for the probe at the end.
+    are kept for the probe at the end; `unbooked` is held against the budgets and shown to nobody.
     """
 
     root_seed: int
@@ -55,6 +103,7 @@ class RunServices:
     planned: int = 1
     adapted: int = 0
     reserved_calls: int = 0
+    unbooked: Unbooked = field(default_factory=Unbooked)
 
     @property
     def calls_left(self) -> int | None:
@@ -70,11 +119,11 @@ class RunServices:
         """t/T of the adapting batches, or the used share of the budget where that is larger."""
         return min(max(self.adapted / max(self.planned, 1), self.budget.used(self.ledger)), 1.0)
 
+    def spent(self, probe: bool = False) -> Ledger:
+        """What is gone from the budgets when the batch here, or the probe before it, is planned for."""
+        return self.ledger + self.unbooked.beside(place_of(self.generation, self.batch, probe))
+
     def spend(self, report: BatchReport) -> None:
         """Book a finished batch."""
-        self.ledger = Ledger(
-            self.ledger.calls + report.calls,
-            self.ledger.prompt_tokens + report.prompt_tokens,
-            self.ledger.completion_tokens + report.completion_tokens,
-        )
+        self.ledger = self.ledger + Ledger(report.calls, report.prompt_tokens, report.completion_tokens)
         self.adapted += report.adapt

@@ -11,12 +11,26 @@ from coevo.records import Batch, BatchReport, Best, Buffer, Rollout, Update
 
 
 class Chunks(Protocol):
-    """Where the chunks of one batch are kept; `chunks` are those that an earlier run left."""
+    """Where the chunks of one batch are kept, and what they ask is noted.
+
+    Attributes:
+        chunks: those that an earlier process left.
+        unanswered: what these had asked that none of their rollouts tells.
+    """
 
     chunks: list[tuple[Rollout, ...]]
+    unanswered: Ledger
 
-    def append(self, rollouts: Sequence[Rollout]) -> None:
-        """Save one chunk, on disk when this returns."""
+    def asking(self, chunk: int, most: Ledger) -> None:
+        """A chunk is about to ask for `most`: no death of the process makes that unknown when this returns.
+
+        Raises:
+            RunError: it cannot be noted.
+        """
+        ...
+
+    def save(self, rollouts: Sequence[Rollout], unanswered: Ledger) -> None:
+        """Save one chunk, and what it asked that none of its rollouts tells; on disk when this returns."""
         ...
 
     def discard(self) -> None:

@@ -49,6 +49,8 @@ def summarize(folder: RunFolder) -> dict[str, Json]:
     for line in history.batches:
         statuses.update(line["statuses"])
     config = folder.config()
+    unbooked = folder.unbooked(history).total
+    spent = history.ledger + unbooked
     measured = folder.info().get("task", {})
     return {
         "name": folder.name,
@@ -77,10 +79,11 @@ def summarize(folder: RunFolder) -> dict[str, Json]:
         "best": _best(folder, history, measured),
         "statuses": dict(sorted(statuses.items())),
         "valid_rate": valid_share(statuses),
-        "calls": history.ledger.calls,
-        "tokens": history.ledger.tokens,
-        "prompt_tokens": history.ledger.prompt_tokens,
-        "completion_tokens": history.ledger.completion_tokens,
+        "calls": spent.calls,
+        "tokens": spent.tokens,
+        "prompt_tokens": spent.prompt_tokens,
+        "completion_tokens": spent.completion_tokens,
+        "uncommitted": {"calls": unbooked.calls, "tokens": unbooked.tokens},
         "cost": _cost(history),
         "seconds": round(sum(line["time"]["seconds"] for line in history.told), 3),
         "learning": learning(history.told, Judge.of(folder.info()), folder.address),

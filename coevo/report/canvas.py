@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 from xml.etree import ElementTree
 
-from coevo.folder import write_atomic
+from coevo.files import write_atomic
 
 
 @contextmanager

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coevo.errors import UserError
-from coevo.folder import RunFolder, write_atomic
+from coevo.files import write_atomic
+from coevo.folder import RunFolder
 from coevo.learning import Judge, points
 from coevo.records import Json
 from coevo.report.curves import Group, groups

@@ -54,6 +54,8 @@ def _spent(summary: Mapping[str, Json]) -> str:
     """Calls, tokens, money where the engine counts it, and time."""
     cost = "" if summary["cost"] is None else f", cost {number(summary['cost'])}"
     calls, tokens = count(summary["calls"], "call"), count(summary["tokens"], "token")
+    lost = summary["uncommitted"]["calls"] if summary["status"] != "running" else 0
+    calls += f" ({lost:,} cut off)" if lost else ""
     return f"{calls}, {tokens}{cost}, {duration(summary['seconds'])}"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from coevo.assembly import make_updaters
 from coevo.config import RunConfig
-from coevo.dealing import Chunk, PlanSettings, plan
+from coevo.dealing import Chunk, PlanSettings, choose, load_examples, plan
 from coevo.discovery import Registries
 from coevo.errors import CoevoError
 from coevo.interfaces import Brief, Task
@@ -84,7 +84,7 @@ def rehearse(config: RunConfig, registries: Registries, task: Task) -> Counts:
                     if batch is None:
                         break
                     members = tuple(parameters.ask(batch)) if batch.adapt else ()
-                    examples = _examples(task, batch)
+                    examples = choose(load_examples(task, batch.split), batch)
                     settings = PlanSettings(config.seed, services.generation, services.batch, parameters.answers)
                     chunks = plan(batch, examples, len(members), settings)
                     generations[-1].append(_count(task, batch, examples, chunks, max(1, len(members))))
@@ -95,11 +95,6 @@ def rehearse(config: RunConfig, registries: Registries, task: Task) -> Counts:
         except Exception as error:  # noqa: BLE001 - a stranger's updater may need answers that a rehearsal has not
             return Counts(problem=f"{config.context!r} cannot be rehearsed: {type(error).__name__}: {error}")
         return Counts(generations[0], generations[1])
-
-
-def _examples(task: Task, batch: Batch) -> Sequence[Example]:
-    every = task.examples(batch.split)
-    return every if batch.examples is None else [example for example in every if example.id in batch.examples]
 
 
 def _count(task: Task, batch: Batch, examples: Sequence[Example], chunks: Sequence[Chunk], members: int) -> BatchCount:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from coevo.codec import dumps
 from coevo.errors import RunError
-from coevo.folder import write_atomic
+from coevo.files import write_atomic
 from coevo.records import Json
 from coevo.study import tables
 from coevo.study.frame import Frame

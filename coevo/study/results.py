@@ -88,7 +88,9 @@ def _read(run: Subject, folder: RunFolder, failure: str) -> Reading:
         **dict.fromkeys(HELD_OUT), **_held_out({} if best is None else best["splits"], references, judge),
         "run_valid_rate": summary["valid_rate"],
         "search_valid_rate": _last_rate(batches),
-        "calls": summary["calls"], "tokens": summary["tokens"], "seconds": summary["seconds"],
+        # What the results are made of: that a run was killed is no property of its method.
+        **{cost: summary[cost] - summary["uncommitted"][cost] for cost in ("calls", "tokens")},
+        "seconds": summary["seconds"],
         "updates": summary["updates"], "zero_updates": len(summary["zero_updates"]),
         **{name: summary["learning"][name] for name in OF_WEIGHTS},
     }  # fmt: skip

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from coevo import statuses
 from coevo.buffer import default_credit, with_credits
-from coevo.dealing import PlanSettings, Prepared, plan
+from coevo.dealing import PlanSettings, Prepared, load_examples, plan
 from coevo.errors import RunError
 from coevo.interfaces import Brief, Engine, Task
 from coevo.records import Batch, Buffer, Context, Example, Perturbation, Rollout
@@ -39,9 +39,7 @@ class Questions:
     def of(cls, task: Task, brief: Brief, answers: int, seed: int, chunk: int) -> Questions:
         """About `answers` questions, from examples spread over the train split."""
         context = Context(dict(brief.components), operator=TUNE)
-        every = task.examples(Batch((context,)).split)
-        if not every:
-            raise RunError(f"task {brief.name!r} has no examples to ask about")
+        every = load_examples(task, Batch((context,)).split)
         count = min(len(every), answers)
         chosen = [every[i * len(every) // count] for i in range(count)]
         batch = Batch((context,), samples=answers // count, operator=TUNE)

@@ -102,7 +102,8 @@ class ProblemTable(_Strict):
         entry: the function that `evaluate.py` calls, the same for every hole.
         description: the problem in a few lines, shown to the model.
         hole: the hole that is used unless the run says otherwise.
-        splits: name of a split → what `instances` of evaluate.py calls it; `train` is what a search sees.
+        splits: name of a split → what `instances` of evaluate.py calls it; `train` is what a search sees, `test` must
+            be neither that nor `validation`.
         limits: of one candidate.
         holes: at least one.
         references: known objective values.
@@ -127,6 +128,11 @@ class ProblemTable(_Strict):
             raise ValueError("[splits] has no 'train', which is what a search sees")
         if self.hole is not None and self.hole not in self.holes:
             raise ValueError(f"hole = {self.hole!r}, but there is no [holes.{self.hole}]")
+        for name in ("train", "validation"):
+            if "test" in self.splits and self.splits.get(name) == self.splits["test"]:
+                raise ValueError(
+                    f"[splits] has {self.splits[name]!r} as 'test' and as {name!r}, which a search may see"
+                )
         marked = [r.split for r in self.references if r.baseline]
         for split in marked:
             if marked.count(split) > 1:

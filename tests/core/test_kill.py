@@ -179,7 +179,7 @@ def test_a_run_goes_on_from_its_anchors_and_passes_over_damaged_ones(place, whol
     folder.journal.path.write_text("".join(lines[:6]))  # base, the first probe and four batches
     for number in range(2):
         folder.chunk_file(2, number).unlink()
-    folder.chunk_file(3, 0, "-probe").unlink()
+    folder.chunk_file(3, 0, probe=True).unlink()
     digests = [json.loads(line)["digest"] for line in lines[:6]]
     anchors = [folder.path / "anchors" / f"{digest}.safetensors" for digest in (digests[3], digests[5])]
     assert all(anchor.exists() for anchor in anchors)

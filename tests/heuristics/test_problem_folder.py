@@ -80,6 +80,8 @@ BREAKAGES = [
     ("[holes.expression]", "[holes.expresion]", "key 'holes.expresion': input should be 'expression' or 'function'"),
     ("value = 7.00437", "value = nan", "finite number"),
     ('train = "train"', 'search = "train"', "[splits] has no 'train'"),
+    ('train = "train"', 'train = "test50"', "[splits] has 'test50' as 'test' and as 'train', which a search may see"),
+    ('validation = "validation50"', 'validation = "test50"', "has 'test50' as 'test' and as 'validation', which a sea"),
     ('entry = "select_next_node"', 'entry = "select_node"', "defines no function 'select_node'"),
     ('entry = "select_next_node"', 'entry = "a b"', "no name of a function"),
     ('template = "template.py"', 'template = "templat.py"', "names 'templat.py', which cannot be read"),

@@ -102,17 +102,31 @@ def test_an_episode_of_several_calls_counts_with_all_that_it_may_make():
 
 @pytest.mark.parametrize("after", range(5))
 @pytest.mark.parametrize("probe", [{"every": 0}, {"every": 1, "answers": 3}], ids=["no probes", "probes"])
-def test_a_run_that_dies_anywhere_and_is_resumed_equals_an_unbroken_one(after, probe, monkeypatch):
-    same = {"engine": "stops", "batch": 10, "calls": 33, "rollouts": {"chunk": 4}, "probe": probe}
+@pytest.mark.parametrize("limit", [{"calls": 33}, {"generations": 4}], ids=["a budget", "no budget"])
+def test_a_run_that_dies_anywhere_and_is_resumed_equals_an_unbroken_one_as_far_as_its_budget_lasts(
+    after, probe, limit, monkeypatch
+):
+    same = {"engine": "stops", "batch": 10, "rollouts": {"chunk": 4}, "probe": probe, **limit}
     coevo.run(config("whole", **same), plugins())
     monkeypatch.setattr(Stops, "left", after)
     with pytest.raises(RunError, match="killed"):
         coevo.run(config("cut", **same), plugins())
     monkeypatch.setattr(Stops, "left", 10**9)
-    resume("cut", plugins=plugins())
-    committed = [line for line in loop_kit.journal("cut") if line["kind"] != "stop"]
-    assert committed == [line for line in loop_kit.journal("whole") if line["kind"] != "stop"]
-    assert loop_kit.rollouts("cut") == loop_kit.rollouts("whole")
+    done = resume("cut", plugins=plugins())
+    committed, whole = ([line for line in loop_kit.journal(n) if line["kind"] != "stop"] for n in ("cut", "whole"))
+    if "calls" in limit:
+        assert (
+            done["calls"] == sum(line["calls"] for line in committed if "calls" in line) + done["uncommitted"]["calls"]
+        )
+        assert done["calls"] <= 33
+    if "calls" in limit and done["uncommitted"]["calls"]:
+        # What died was asked, and is missing at the end: for a batch, and perhaps for the probe after it.
+        if committed[-1]["kind"] == "probe":
+            committed.pop()
+        assert committed == whole[: len(committed)]
+    else:
+        assert committed == whole
+        assert loop_kit.rollouts("cut") == loop_kit.rollouts("whole")
 
 
 def test_a_batch_that_trains_is_whole_or_refused_with_what_makes_it_smaller():

@@ -110,7 +110,8 @@ def test_a_run_that_is_gone_on_with_knows_what_its_failures_cost(kept):
     journal = Path("runs/a/journal.jsonl")
     lines = journal.read_text(encoding="utf-8").splitlines()
     assert len(lines) > kept + 1
-    journal.write_text("\n".join(lines[: kept + 1]) + "\n", encoding="utf-8")  # as a kill would leave it
+    journal.write_text("\n".join(lines[: kept + 1]) + "\n", encoding="utf-8")  # as a kill leaves it
+    Path("runs/a/asked.jsonl").unlink()
     for file in sorted(Path("runs/a/rollouts").iterdir())[kept:]:
         file.unlink()
     ledger = json.loads(lines[kept])["ledger"]
@@ -122,7 +123,8 @@ def test_a_run_that_is_gone_on_with_knows_what_its_failures_cost(kept):
     assert before + engine.tokens == again["tokens"] <= limit
 
 
-def test_an_episode_that_asks_for_more_than_its_brief_says_is_stopped_before_it_does():
+@pytest.mark.parametrize("limit", [{"calls": 100}, {"tokens": 1000}, {}], ids=["calls", "tokens", "no budget"])
+def test_an_episode_that_asks_for_more_than_its_brief_says_is_stopped_before_it_does(limit):
     class TalksTwice(search_kit.NumbersTask):
         def brief(self):
             return coevo.Brief(
@@ -138,14 +140,17 @@ def test_an_episode_that_asks_for_more_than_its_brief_says_is_stopped_before_it_
         def register_tasks(self, tasks):
             tasks.register("talks", TalksTwice)
 
-    with pytest.raises(UserError, match=r"more calls than the plan has; the brief .* \(max_calls\)"):
-        coevo.run(
-            {"task": "talks", "engine": "counting", "counting": {"always": "broken"}, "param": "none", "calls": 100,
-             "context": "sample", "name": "b", "loggers": []},
-            loop_kit.plugins(coevo_sample, Talks()),
-        )  # fmt: skip
+    done = coevo.run(
+        {"task": "talks", "engine": "counting", "counting": {"always": "broken"}, "param": "none",
+         "context": "sample", "name": "b", "loggers": [], "generations": 1, **limit},
+        loop_kit.plugins(coevo_sample, Talks()),
+    )  # fmt: skip
     (engine,) = search_kit.CountingEngine.made
-    assert engine.calls == 20
+    assert engine.calls == done["calls"] == 20
+    assert done["statuses"] == {"exception": 20}
+    assert {r["artifacts"]["message"] for r in loop_kit.rollouts("b")} == {
+        "CallLimitError: the episode asks for call 2; its task's brief says max_calls = 1"
+    }
 
 
 def test_a_context_updater_that_changes_what_is_asked_is_stopped_before_it_costs_more():

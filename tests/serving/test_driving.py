@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 
 import fakes
 import httpx
@@ -325,6 +326,93 @@ def test_more_calls_than_the_brief_allows_are_refused():
     assert len(engine.requests) == 3
 
 
+def spent(agent, engine, **changes):
+    """What a run says it asked, and its rollouts."""
+    from loop_kit import config, plugins, rollouts
+
+    class Plugin:
+        @coevo.hookimpl
+        def register_tasks(self, tasks):
+            tasks.register("driven", lambda: Driven(agent, max_calls=3))
+
+        @coevo.hookimpl
+        def register_engines(self, engines):
+            engines.register("given", lambda model="": engine)
+
+    asked = {"task": "driven", "engine": "given", "context": "none", "param": "none", "generations": 1, **changes}
+    data = {key: value for key, value in config(**asked).items() if key != "es"}
+    return coevo.run(data, plugins(Plugin())), rollouts("a")
+
+
+class Patient(fakes.NumberEngine):
+    """Never answers what begins with `slow`."""
+
+    @asynccontextmanager
+    async def lease(self, perturbation):
+        outer = self
+
+        class Policy(fakes.NumberPolicy):
+            async def complete(self, requests):
+                outer.calls += len(requests)
+                if requests[0].messages[0]["content"].startswith("slow"):
+                    await asyncio.Event().wait()
+                return [self._one(request) for request in requests]
+
+        yield Policy(outer, outer.theta, "any")
+
+
+def test_a_request_that_an_agent_gives_up_was_asked_and_counts(in_empty_folder):
+    async def agent(example, policy):
+        asking = asyncio.ensure_future(policy.complete([say(f"slow {example.id}")]))
+        await asyncio.sleep(0)
+        (answer,) = await policy.complete([say(f"say {example.id}")])
+        asking.cancel()
+        return EpisodeResult("ok", float(answer.text), artifacts={"answer": answer.text})
+
+    engine = Patient()
+    done, found = spent(agent, engine, calls=12)
+    assert {(r["status"], len(r["trajectory"]["steps"])) for r in found} == {("ok", 1)}
+    assert done["calls"] == engine.calls == 6
+
+
+def test_an_agent_that_is_begun_again_goes_on_with_the_calls_that_it_had_left(in_empty_folder):
+    async def agent(example, policy):
+        asking = asyncio.ensure_future(policy.complete([say(f"slow {example.id}"), say("slow")]))
+        await asyncio.sleep(0)
+        asking.cancel()
+        raise TimeoutError("the model takes too long")
+
+    engine = Patient()
+    with pytest.raises(RunError, match=r"every rollout of the batch failed with 'judge_error': "):
+        spent(agent, engine, calls=9)
+    assert engine.calls == 6  # two of three in the first try, and no two more in any other
+
+
+def test_an_answer_after_the_end_of_its_episode_counts_though_no_rollout_tells_it(in_empty_folder):
+    late = []
+
+    async def agent(example, policy):
+        late.append(asyncio.ensure_future(policy.complete([say(f"say {example.id}")])))
+        await asyncio.sleep(0)
+        return EpisodeResult("no_answer")
+
+    done, found = spent(agent, fakes.NumberEngine(delay=0.001), calls=9)
+    assert done["calls"] == 3
+    assert [r["trajectory"]["steps"] for r in found] == [[]] * 3
+    assert all(each.cancelled() or "ended before" in str(each.exception()) for each in late)
+
+
+def test_a_trajectory_of_an_agents_own_does_not_hide_tokens(in_empty_folder):
+    async def agent(example, policy):
+        (answer,) = await policy.complete([say(f"say {example.id}")])
+        step = Step((), (), (), "stop", answer.text, observation="looked around")
+        return EpisodeResult("ok", float(answer.text), artifacts={"answer": answer.text}), Trajectory((step,))
+
+    done, found = spent(agent, fakes.NumberEngine())
+    assert {r["trajectory"]["steps"][0]["observation"] for r in found} == {"looked around"}
+    assert (done["prompt_tokens"], done["completion_tokens"]) == (9, 6)
+
+
 def test_a_prompt_that_does_not_fit_is_the_reason_if_the_agent_falls_over_it():
     class Narrow(fakes.NumberPolicy):
         def _one(self, request):
@@ -342,7 +430,7 @@ def test_a_prompt_that_does_not_fit_is_the_reason_if_the_agent_falls_over_it():
 
     async def falls(example, policy):
         (answer,) = await policy.complete([say(f"say {example.id}")])
-        return EpisodeResult("ok", float(answer.text))
+        return EpisodeResult("ok", float(answer.text), artifacts={"answer": answer.text})
 
     async def copes(example, policy):
         await policy.complete([say(f"say {example.id}")])
