@@ -1,7 +1,10 @@
 """Proxies and certificates as the environment names them: read once, told by name, never for loopback."""
 
+import importlib.machinery
 import os
+import sys
 import threading
+import types
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
@@ -105,6 +108,33 @@ def test_the_doctor_tells_what_is_set_and_what_is_wrong(monkeypatch):
     monkeypatch.setenv("ALL_PROXY", "nonsense://x")
     (wrong,) = [check for check in connections() if check.state == "warning" and check.name == "proxy"]
     assert "ALL_PROXY" in wrong.found
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"HTTPS_PROXY": "nonsense://x"}, "the environment variable HTTPS_PROXY names the proxy 'nonsense://x'"),
+        ({"SSL_CERT_FILE": "/nonexistent"}, "the environment variable SSL_CERT_FILE names '/nonexistent'"),
+        ({"HTTPS_PROXY": DEAD}, f"from its hub through the proxy {DEAD} of HTTPS_PROXY: refused"),
+        ({}, "'/full/hub' cannot be used: set HF_HOME to a folder that may be written to"),
+    ],
+)
+def test_a_model_that_cannot_be_fetched_for_the_environments_sake_names_the_variable(
+    monkeypatch, coevo, variables, words
+):
+    def snapshot_download(*_, **__):
+        raise ConnectionError("refused") if variables else PermissionError(13, "Permission denied", "/full/hub")
+
+    hub = types.ModuleType("huggingface_hub")
+    hub.snapshot_download = snapshot_download
+    hub.__spec__ = importlib.machinery.ModuleSpec("huggingface_hub", None)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    monkeypatch.delenv("HF_ENDPOINT", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    code, _, err = coevo("model", "pull", "someone/something")
+    assert code != 0
+    assert words in err.splitlines()[-1]
 
 
 def test_other_peoples_clients_are_told_to_ask_loopback_directly():
