@@ -30,7 +30,9 @@ def gpus() -> list[Gpu]:
         return []
     command = [tool, "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
+        done = subprocess.run(
+            command, capture_output=True, encoding="utf-8", errors="replace", check=False, timeout=SECONDS
+        )
     except (OSError, subprocess.TimeoutExpired):
         return []
     return parse(done.stdout) if done.returncode == 0 else []

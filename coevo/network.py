@@ -89,11 +89,13 @@ def certificates() -> ssl.SSLContext | None:
     wrong = f"the environment variable {variable} names {given!r}"
     if not file and not os.path.isdir(str(folder)):
         raise UserError(f"{wrong}, which is no folder; unset it, or name a folder with certificates")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
-        return ssl.create_default_context(cafile=file or None, capath=None if file else folder)
+        context.load_verify_locations(cafile=file or None, capath=None if file else folder)
     except (OSError, ValueError) as error:  # errors of ssl are of the system, too
         reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
         raise UserError(f"{wrong}, which holds no certificates ({reason}); unset it, or name a file in PEM") from None
+    return context
 
 
 def local_opener() -> urllib.request.OpenerDirector:

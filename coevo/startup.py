@@ -62,7 +62,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
         for name, was in before.get("versions", {}).items()
         if now["versions"].get(name) != was
     ]
-    for key in ("device", "dtype"):
+    for key in ("device", "dtype", "server"):
         was, is_now = before.get("describe", {}).get(key), now["describe"].get(key)
         if was != is_now:
             lines.append(f"{key} was {was!r} when the run began and is {is_now!r}")

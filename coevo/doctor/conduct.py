@@ -10,7 +10,7 @@ from typing import Any
 from coevo.assembly import check_model, local_files, table_names
 from coevo.config import RunConfig, build
 from coevo.discovery import Plugins, Registries
-from coevo.doctor import system
+from coevo.doctor import surroundings, system
 from coevo.doctor.checks import Check, State, one_line, parted
 from coevo.doctor.child import Answer, ask
 from coevo.doctor.extras import Needs, needs
@@ -52,6 +52,9 @@ class Doctor:
         Raises:
             UserError: the engine, an option or the configuration is not known.
         """
+        if (homeless := surroundings.folders()) is not None:
+            yield homeless  # nothing works without, and the checks would only say so again
+            return
         try:
             registries = self.plugins.registries()
         except PluginError as error:
@@ -62,6 +65,7 @@ class Doctor:
         config = build(self.data, table_names(registries))
         registries.engines.validate(config.engine, config.options.get(config.engine, {}))
         yield from system.checks(Path(config.runs), self.version_of)
+        yield from surroundings.connections()
         yield from self._plugins()
         wanted = needs(self.plugins, registries)
         chosen = next(need for need in wanted if need.engine == config.engine)

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 
 from coevo.errors import MissingExtraError
 from coevo.interfaces import Endpoint, Policy
+from coevo.network import spare_loopback
 from coevo.records import Sampling
 
 MODEL = "coevo"
@@ -32,7 +33,8 @@ async def serve(
 ) -> AsyncGenerator[Endpoint]:
     """Serve `policy` in the running event loop until the context ends; requests after that are refused.
 
-    Requests may come at once; each is a call of `complete` of its own.
+    Requests may come at once; each is a call of `complete` of its own. Where the environment names a proxy, loopback is
+    added to NO_PROXY for good: whoever asks the endpoint, in this process or a child, would go through the proxy.
 
     Args:
         policy: who answers.
@@ -54,6 +56,7 @@ async def serve(
         UserError: nothing can listen at that host and port.
     """
     check_packages()
+    spare_loopback()
     from coevo.endpoint.ports import listen
 
     try:

@@ -25,10 +25,14 @@ def _quiet_import() -> Generator[None]:
     logger = logging.getLogger("matplotlib")
     before = logger.level
     logger.setLevel(logging.ERROR)
+    # A window system that matplotlib does not know would end the import; no window is opened here.
+    backend = os.environ.pop("MPLBACKEND", None)
     try:
         yield
     finally:
         logger.setLevel(before)
+        if backend is not None:
+            os.environ["MPLBACKEND"] = backend
 
 
 with _quiet_import():

@@ -10,13 +10,13 @@ import subprocess
 import sys
 import time
 import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from coevo.errors import RunError
+from coevo.network import local_opener
 from coevo.records import Json, Sampling
 from coevo.serving import cpu
 
@@ -154,7 +154,7 @@ def _reachable(host: str) -> str:
 
 def _answers(url: str) -> bool:
     try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
+        with local_opener().open(url, timeout=5) as answer:
             return answer.status == 200
     except (urllib.error.URLError, OSError):
         return False

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from coevo import thinking
 from coevo.errors import UserError
 from coevo.records import Completion, Json, Message, Request, Sampling
 from coevo_openai.replies import Reply
@@ -134,7 +135,7 @@ def _after_prefill(said: str, prefill: str) -> str:
     Thoughts that a model writes into its answer are no part of it. Whitespace within the prefill may differ, and
     the line may begin with a mark of code or of a quotation.
     """
-    answer = said.rpartition("</think>")[2]
+    answer = thinking.said(said).answer
     words = r"\s*".join(map(re.escape, prefill.split()))
     if words and (found := re.search(rf"^([ \t`>*]*){words}", answer, re.MULTILINE)):
         return _unquoted(answer[found.end() :], "`" in found[1])

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from coevo import thinking
 from coevo.records import Json
 from coevo_openai.failures import FailedAnswerError, NoCompletionError
 from coevo_openai.spending import Usage
@@ -130,7 +131,7 @@ def reply_of(data: Mapping[str, Json], secret: str = "") -> Reply:
     refusal = said.get("refusal")
     text = text or (refusal if isinstance(refusal, str) else "")
     ended = _REASONS.get(ended.lower(), ended)
-    note = "" if text.strip() else _note(data, ended, thoughts)
+    note = "" if thinking.said(text).answer.strip() else _note(data, ended, thoughts + text.strip())
     if secret:
         text, thoughts = text.replace(secret, "***"), thoughts.replace(secret, "***")
     return Reply(text, ended, _logprobs(choice.get("logprobs")), thoughts, note)

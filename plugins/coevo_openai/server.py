@@ -133,7 +133,7 @@ def _check_key(key: str, key_env: str) -> None:
         )
 
 
-def _check_url(url: str) -> None:
+def _check_url(url: str, name: str = "base_url") -> None:
     """Refuse what is no address of a server, and secrets in one: it is written to disk.
 
     Raises:
@@ -142,14 +142,14 @@ def _check_url(url: str) -> None:
     parts = urlsplit(url)
     if parts.username or parts.password or parts.query:
         raise ValueError(
-            "base_url may hold no user, password or query; put the key into the variable that key_env names"
+            f"{name} may hold no user, password or query; put the key into the variable that key_env names"
         )
     try:
         wrong = parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0
     except ValueError:
         wrong = True
     if wrong:
-        raise ValueError(f"base_url got {url!r}: expected one such as http://127.0.0.1:8000/v1")
+        raise ValueError(f"{name} got {url!r}: expected one such as http://127.0.0.1:8000/v1")
 
 
 def _address(base_url: str) -> str:
@@ -161,9 +161,9 @@ def _address(base_url: str) -> str:
     if not named:
         return OPENAI
     try:
-        _check_url(named)
+        _check_url(named, "the environment variable OPENAI_BASE_URL")
     except ValueError as error:
-        raise UserError(f"the environment variable OPENAI_BASE_URL cannot be used: {error}") from None
+        raise UserError(str(error)) from None
     return named.rstrip("/")
 
 

@@ -97,9 +97,10 @@ def default_folder() -> Path | None:
     if not given or word in _ON:
         return cache_folder() / "evaluations"
     if os.sep not in given and not given.startswith((".", "~")):
+        hint = did_you_mean(word, sorted(_ON | _OFF)).removeprefix("; ")
         raise UserError(
-            f"the environment variable {FOLDER_VARIABLE} got {given!r}{did_you_mean(word, sorted(_ON | _OFF))}; it may "
-            f"also name a folder, such as ./{given}"
+            f"the environment variable {FOLDER_VARIABLE} got {given!r} ({hint}); it may also name a folder, such as "
+            f"./{given}"
         )
     return expanded(given)
 

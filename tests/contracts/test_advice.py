@@ -1,4 +1,4 @@
-"""What messages advise exists: options, flags and commands, wherever a text of the source names one."""
+"""What messages advise exists: options as `plugin.option`, flags and commands, in every text of the source."""
 
 import ast
 import re

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coevo.errors import UserError
 from coevo.records import EpisodeResult
 from coevo.sandbox import Evaluation, Evaluator, Limits
 from coevo_heuristics import HeuristicTask, from_folder
@@ -312,8 +313,21 @@ def test_the_variable_says_where_results_are_kept(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("COEVO_CACHE", str(tmp_path))
     monkeypatch.delenv("COEVO_EVALUATIONS")
     assert default_folder() == tmp_path / "evaluations"
-    monkeypatch.setenv("COEVO_EVALUATIONS", "off")
-    assert default_folder() is None
+    for off in ("off", "OFF", " Off ", "0", "false", "No"):
+        monkeypatch.setenv("COEVO_EVALUATIONS", off)
+        assert default_folder() is None
+    for on in ("", "on", "ON", "1", "True"):
+        monkeypatch.setenv("COEVO_EVALUATIONS", on)
+        assert default_folder() == tmp_path / "evaluations"
+    for folder in ("./off", "/some/OFF", "kept/here"):
+        monkeypatch.setenv("COEVO_EVALUATIONS", folder)
+        assert default_folder() == Path(folder)
+
+
+def test_a_word_that_is_neither_is_told_and_makes_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COEVO_EVALUATIONS", "offf")
+    with pytest.raises(UserError, match=r"COEVO_EVALUATIONS got 'offf' \(did you mean 'off'\?\); .*such as \./offf"):
+        default_folder()
 
 
 ISOLATION = {"files": True, "user": True}

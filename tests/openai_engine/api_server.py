@@ -107,6 +107,7 @@ class _Handler(BaseHTTPRequestHandler):
         with self.server.lock:
             self.server.asked.append((time.monotonic(), body))
             self.server.keys.append(self.headers.get("Authorization", ""))
+            self.server.headers.append(dict(self.headers.items()))
             self.server.under_way += 1
             self.server.most_at_once = max(self.server.most_at_once, self.server.under_way)
             act = self.server.plan.pop(0) if self.server.plan else self.server.always
@@ -146,7 +147,7 @@ class ApiServer(ThreadingHTTPServer):
                 200, {"object": "list", "data": [{"id": MODEL, "object": "model", "owned_by": owner, "created": 1}]}
             )
         )
-        self.asked, self.keys = [], []
+        self.asked, self.keys, self.headers = [], [], []
         self.models_asked = self.under_way = self.most_at_once = 0
         self.lock, self.closing = threading.Lock(), threading.Event()
 

@@ -89,6 +89,17 @@ def test_an_answer_without_content_is_empty_or_the_refusal(message, text):
     assert answer.text == text
 
 
+@pytest.mark.parametrize(
+    ("content", "reason", "words"),
+    [("<think>so let me", "length", "none into the answer"), ("[THINK]so[/THINK]", "stop", "then gave no answer"),
+     ("", "length", "seem to have gone into reasoning"), ("", "stop", ""), ("<think>so</think>1", "length", "")],
+)  # fmt: skip
+def test_an_answer_of_thoughts_alone_says_so(content, reason, words):
+    _, answer = asked(act=says(choices=[{"message": {"content": content}, "finish_reason": reason}]))
+    assert words in answer.note
+    assert bool(words) == bool(answer.note)
+
+
 def test_logprobs_are_given_where_they_are_wanted_and_the_server_has_them():
     listed = {"content": [{"token": "1", "logprob": -0.5}, {"token": ".", "logprob": -1.0}]}
     choice = {"message": {"content": "1."}, "finish_reason": "stop", "logprobs": listed}
