@@ -18,6 +18,7 @@ from coevo.records import Completion, Json, Request, Sampling
 from coevo.weights.architecture import tensors_of
 from coevo.weights.dtypes import DType
 from coevo.weights.selection import Selection, select, with_scales
+from coevo_vllm.arguments import check
 from coevo_vllm.canarying import Inspection, prove
 from coevo_vllm.pump import Pump
 from coevo_vllm.starting import Settings, make, shut
@@ -40,6 +41,7 @@ class Session:
 
     def __init__(self, settings: Settings) -> None:
         """Loads the model; errors as in `VllmEngine`."""
+        check(settings.options)
         self._settings = settings
         found = resolve(settings.model)
         self.folder = found if isinstance(found, Path) else pull(found)
