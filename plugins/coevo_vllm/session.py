@@ -77,8 +77,9 @@ class Session:
         return self.pump.do(lambda: self.pump.llm.collective_rpc(method, args=arguments))
 
     def _prove(self) -> Canary:
+        first = self.weights.workers[0]
         facts = {**versions(), "dtype": self.dtype, "tensor_parallel": self._settings.tensor_parallel,
-                 "device": self.weights.workers[0]["device"], "processor": platform.machine()}  # fmt: skip
+                 "device": first["device"], "processor": first["processor"]}  # fmt: skip
         inspection = Inspection(self.weights, self.rpc, self._generate, self._vocabulary, self.context)
         return prove(self.weights, inspection, self.rpc, facts)
 
