@@ -5,8 +5,9 @@ look like noise. So every engine that adapts is asked before its first rollout:
 
 1. A member is served and every selected tensor is read back and compared, bit by bit, with the numpy
    definition of what that member is.
-2. A tensor that cannot be read back is perturbed alone, by a tenth of its rms: the logits must change. So is a
-   tied tensor, in the rows that the prompt does not look up: a head that was copied would not notice.
+2. A tensor that cannot be read back is perturbed alone, by a tenth of its rms: the logits must change. So is one
+   that can, but that the engine multiplies with a copy of, and a tied tensor, in the rows that the prompt does not
+   look up: a head that was copied would not notice.
 3. The centre is served again: everything read back, and the logits of prefill and decode, must be the bits
    they were before (logits only if the engine repeats itself at all, which it is asked first).
 
@@ -56,7 +57,7 @@ class Inspectable(Protocol):
         ...
 
     def serve_alone(self, name: str, seed: int, sigma: float) -> None:
-        """Serve the centre with one tensor perturbed. Only called for what cannot be read back."""
+        """Serve the centre with one tensor perturbed. Only called for what reading back does not prove."""
         ...
 
     def logits(self) -> Mapping[str, NDArray[Any]]:
@@ -85,7 +86,8 @@ class Canary:
 
     Attributes:
         read_back: tensors compared with the definition.
-        reached: tensors that cannot be read back and whose perturbation changed the logits, now or before.
+        reached: tensors that cannot be read back, or have a copy, and whose perturbation changed the logits, now or
+            before.
         unproved: tensors of neither kind: no prompt of this length reaches them (experts).
         repeats: whether equal questions gave equal logits.
         seconds: how long it took.
@@ -106,6 +108,7 @@ def run_canary(
     *,
     may_be_idle: Callable[[str], bool] = lambda name: "expert" in name,
     proved: Collection[str] = (),
+    copied: Collection[str] = (),
 ) -> Canary:
     """Ask an engine all questions and leave it at the centre.
 
@@ -114,6 +117,7 @@ def run_canary(
         master: what it serves from; its selection is what must be proved.
         may_be_idle: whether a tensor may take no part in an answer, such as an expert that is not chosen.
         proved: `Canary.proved` of an earlier start of the same engine on the same base, not asked again.
+        copied: tensors that can be read back, but that may not be what generates: the engine has a copy.
 
     Raises:
         CheckFailedError: the engine generates with something else; the message names the tensors.
@@ -125,7 +129,8 @@ def run_canary(
     repeats = _same(first, again)
     hidden = {spec.name for spec in specs if engine.read_served(spec.name) is None}
     readable = [spec for spec in specs if spec.name not in hidden]
-    packed = [spec for spec in specs if spec.name in hidden and spec.scale != 0]  # a frozen one never changes
+    # A frozen one never changes, and a tied one is asked about by its other names.
+    packed = [s for s in specs if s.scale and (s.name in hidden or (s.name in copied and not s.aliases))]
     _require_equal(readable, engine, master, None, "at the centre")
     engine.serve(MEMBER)
     _require_equal(readable, engine, master, MEMBER, "of a perturbed member")

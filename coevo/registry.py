@@ -33,11 +33,13 @@ def require(thing: object, protocol: type, what: str) -> None:
         raise PluginError(f"{what} lacks {', '.join(map(repr, missing))}; see coevo.interfaces.{protocol.__name__}")
 
 
-def did_you_mean(word: str, known: Sequence[str]) -> str:
-    """`; did you mean 'x'?`, or the list of what is known where nothing is close."""
+def did_you_mean(word: str, known: Sequence[str], otherwise: str | None = None) -> str:
+    """`; did you mean 'x'?`, or where nothing is close `otherwise`, by default the list of what is known."""
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     if close:
         return f"; did you mean {close[0]!r}?"
+    if otherwise is not None:
+        return otherwise
     return f"; expected one of: {', '.join(sorted(known))}" if known else ""
 
 

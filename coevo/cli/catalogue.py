@@ -7,6 +7,8 @@ import json
 import re
 import types
 import typing
+from collections.abc import Callable, Mapping
+from textwrap import shorten
 from typing import Annotated, Any, TypeAlias
 
 import typer
@@ -16,13 +18,15 @@ from coevo.cli.output import emit, emit_json
 from coevo.discovery import Plugins, Registries
 from coevo.errors import PluginError, UserError
 from coevo.records import Json
-from coevo.registry import Registry, did_you_mean
+from coevo.registry import Option, Registry, did_you_mean
 from coevo.report.numbers import table
 
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Files: TypeAlias = Annotated[
     list[str] | None, typer.Option("--plugin", metavar="FILE", help="A Python file with hooks. Repeatable.")
 ]
+TYPE_WIDTH = 60
+"""Characters of a type that are shown: some libraries' options have dozens of values. `--json` has all."""
 
 
 def kinds(registries: Registries) -> dict[str, Registry[Any]]:
@@ -73,7 +77,9 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
     @app.command()
     def options(
         kind: Annotated[str, typer.Argument(metavar="KIND", help="task, engine, param, context or logger.")],
-        name: Annotated[str, typer.Argument(metavar="NAME", help="A registered name.")],
+        name: Annotated[
+            str, typer.Argument(metavar="NAME", help="A registered name, or NAME.OPTION of a table that it passes on.")
+        ],
         plugin: Files = None,
         as_json: AsJson = False,
     ) -> None:
@@ -85,10 +91,14 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         if as_json:
             emit_json({"kind": kind, **record})
             return
-        rows = [[o["name"], o["type"], "required" if o["required"] else str(o["shown"]), o["help"]]
-                for o in record["options"]]  # fmt: skip
+        rows = [
+            [o["name"], shorten(o["type"], TYPE_WIDTH, placeholder=" …"),
+             "required" if o["required"] else str(o["shown"]), o["help"]] for o in record["options"]
+        ]  # fmt: skip
         emit(f"{kind} {name} (plugin {record['plugin']}): {record['summary']}")
         emit(table(rows, ("option", "type", "default", "")) if rows else "it has no options")
+        for table_name in nested(by_kind[kind], name):
+            emit(f"{name}.{table_name} is listed by: coevo options {kind} {name}.{table_name}")
 
 
 def plugin_records(plugins: Plugins, registries: Registries) -> list[dict[str, Json]]:
@@ -117,16 +127,27 @@ def _registered(record: dict[str, Json]) -> str:
 def option_records(registry: Registry[Any], name: str) -> dict[str, Json]:
     """A factory's options: name, type, default and the line of its docstring.
 
+    Args:
+        registry: of its kind.
+        name: its own, or with a point and the name of a table of options that it passes on to somebody else.
+
     Raises:
         UserError: no such name.
     """
-    entry = registry.entry(name)
-    told = _argument_help(entry.factory)
+    owner, _, inner = name.partition(".")
+    entry = registry.entry(owner if owner in registry else name)
+    listed, told, summary = registry.options(entry.name), _argument_help(entry.factory), entry.summary
+    if inner:
+        tables = nested(registry, owner)
+        if inner not in tables:
+            known = [owner, *(f"{owner}.{table_name}" for table_name in tables)]
+            raise UserError(f"no options to list for {name!r}{did_you_mean(name, known)}")
+        listed, summary, told = tables[inner](), told.get(inner, ""), {}
     empty = inspect.Parameter.empty
     return {
         "name": name,
         "plugin": entry.plugin,
-        "summary": entry.summary,
+        "summary": summary,
         "options": [
             {
                 "name": option.name,
@@ -136,9 +157,14 @@ def option_records(registry: Registry[Any], name: str) -> dict[str, Json]:
                 "shown": "" if option.default is empty else _shown(option.default),
                 "help": told.get(option.name, ""),
             }
-            for option in registry.options(name)
+            for option in listed
         ],
     }
+
+
+def nested(registry: Registry[Any], name: str) -> Mapping[str, Callable[[], list[Option]]]:
+    """Options that are tables of somebody else's options, with what lists those: `nested_options` of the factory."""
+    return getattr(registry.entry(name).factory, "nested_options", {}) if name in registry else {}
 
 
 def type_text(annotation: Any) -> str:

@@ -15,15 +15,20 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from coevo.errors import RunError
+from coevo.errors import CoevoError, RunError, UserError
 from coevo.network import local_opener
 from coevo.records import Json, Sampling
+from coevo.registry import did_you_mean
 from coevo.serving import cpu
 
 _POLL_SECONDS = 0.3
 _GRACE_SECONDS = 20
 _ERROR = re.compile(r"\b[A-Za-z_][\w.]*(?:Error|Exception): .*")
 """What went wrong, without the time and the process before it."""
+_UNKNOWN = re.compile(r"error: unrecognized arguments: --(?:no-)?([\w.-]+)")
+_WRONG = re.compile(r"error: argument (?:-\w, |-\w/)?--([\w.-]+)\S*: (.*)")
+"""What argparse says of a command line: an option that there is not, and a value that does not do."""
+_USAGE = re.compile(r"\[--(?!no-)([a-z][\w-]*)")
 _WRAPPER = "root cause"
 """A process that only saw another fail says "See root cause above", or "See stack trace for root cause"."""
 KEY = "VLLM_API_KEY"
@@ -126,6 +131,7 @@ def serve_child(
         ready: told the base URL once it can be asked.
 
     Raises:
+        UserError: it does not take one of the user's options.
         RunError: it ended by itself; the line says why, in vLLM's words.
     """
     wrapped = [sys.executable, "-m", "coevo.serving.launch", str(os.getpid()), *arguments]
@@ -141,7 +147,7 @@ def serve_child(
         if child.poll() is None:
             ready(f"http://{f'[{host}]' if ':' in host else host}:{port}/v1")
         code = child.wait()
-        raise RunError(f"vLLM's server ended with code {code}: {_last_line(log)}; all that it said is in {str(log)!r}")
+        raise _failure(code, log)
     finally:
         _end(child)
 
@@ -169,6 +175,19 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
+
+
+def _failure(code: int, log: Path) -> CoevoError:
+    """Why it ended, by what it said."""
+    said = log.read_text(encoding="utf-8", errors="replace")
+    if unknown := _UNKNOWN.search(said):
+        hint = did_you_mean(
+            unknown[1], sorted(set(_USAGE.findall(said))), "; its options are listed by: vllm serve --help"
+        )
+        return UserError(f"--set vllm.{unknown[1]}: vLLM's server has no such option{hint}")
+    if wrong := _WRONG.search(said):
+        return UserError(f"--set vllm.{wrong[1]}: vLLM's server refuses the value: {wrong[2].strip()[:300]}")
+    return RunError(f"vLLM's server ended with code {code}: {_last_line(log)}; all that it said is in {str(log)!r}")
 
 
 def _last_line(log: Path) -> str:

@@ -123,7 +123,7 @@ def prove(weights: VllmWeights, inspection: Inspection, rpc: Rpc, facts: Mapping
     kept = _kept(weights, facts)
     rpc("coevo_listen", True)
     try:
-        canary = run_canary(inspection, weights.master, proved=_read(kept))
+        canary = run_canary(inspection, weights.master, proved=_read(kept), copied=weights.copied)
     finally:
         rpc("coevo_listen", False)
     kept.parent.mkdir(parents=True, exist_ok=True)

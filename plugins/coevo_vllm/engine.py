@@ -8,15 +8,17 @@ from __future__ import annotations
 import asyncio
 import datetime
 import os
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from coevo.adapting import AdaptingEngine
 from coevo.interfaces import Capabilities, Endpoint
 from coevo.records import Completion, Json, Perturbation, Request, Sampling
+from coevo.registry import Option
+from coevo_vllm.arguments import arguments
 
 if TYPE_CHECKING:
     from coevo_vllm.session import Session
@@ -35,6 +37,8 @@ class VllmEngine(AdaptingEngine):
     vLLM lives in one thread; requests may be asked at any time during a lease and are batched continuously.
     Leases queue, and leasing what is served already costs nothing.
     """
+
+    nested_options: ClassVar[Mapping[str, Callable[[], list[Option]]]] = {"options": arguments}
 
     def __init__(
         self,
@@ -79,7 +83,7 @@ class VllmEngine(AdaptingEngine):
             scales: (glob → factor) on sigma and update of the tensors that match; 0 freezes them.
             master: where the fp32 master lies: in memory that the workers share, or in a file.
             canary: whether to prove at start that the served weights are what generates.
-            options: further arguments of vLLM's `LLM`.
+            options: further arguments of vLLM's `LLM`, as `--set vllm.options.NAME=VALUE`.
 
         Raises:
             MissingExtraError: vLLM is not installed.
@@ -144,7 +148,8 @@ class VllmEngine(AdaptingEngine):
         """The digest over the tensors that generate, read back now.
 
         Raises:
-            UserError: some of them are packed and cannot be read.
+            UserError: some of them are packed and cannot be read, which depends on the processor and the format; or
+                there was no canary to find out.
         """
         return self._session.weights.served_digest()
 

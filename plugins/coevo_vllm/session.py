@@ -19,6 +19,7 @@ from coevo.records import Completion, Json, Request, Sampling
 from coevo.weights.architecture import tensors_of
 from coevo.weights.dtypes import DType
 from coevo.weights.selection import Selection, select, with_scales
+from coevo_vllm.arguments import check
 from coevo_vllm.canarying import Inspection, prove
 from coevo_vllm.pump import Pump
 from coevo_vllm.starting import Settings, make, shut
@@ -41,6 +42,7 @@ class Session:
 
     def __init__(self, settings: Settings) -> None:
         """Loads the model; errors as in `VllmEngine`."""
+        check(settings.options)
         self._settings = settings
         found = resolve(settings.model)
         self.folder = found if isinstance(found, Path) else pull(found)
@@ -77,8 +79,9 @@ class Session:
         return self.pump.do(lambda: self.pump.llm.collective_rpc(method, args=arguments))
 
     def _prove(self) -> Canary:
+        first = self.weights.workers[0]
         facts = {**versions(), "dtype": self.dtype, "tensor_parallel": self._settings.tensor_parallel,
-                 "device": self.weights.workers[0]["device"], "processor": platform.machine()}  # fmt: skip
+                 "device": first["device"], "processor": first["processor"]}  # fmt: skip
         inspection = Inspection(self.weights, self.rpc, self._generate, self._vocabulary, self.context)
         return prove(self.weights, inspection, self.rpc, facts)
 

@@ -90,18 +90,23 @@ def _let_llvmlite_be_looked_at() -> None:
     kind.__getattr__ = coevo_getattr
 
 
+def quietly_imported(name: str) -> Any:
+    """A module of vLLM, imported as coevo needs it: with its environment set, and without what it says of itself."""
+    prepare()
+    _let_llvmlite_be_looked_at()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return importlib.import_module(name)
+
+
 def make(folder: Path, settings: Settings) -> Any:
     """Load the model.
 
     Raises:
         UserError: vLLM refuses it; one line says what it said.
     """
-    prepare()
-    _let_llvmlite_be_looked_at()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        vllm: Any = importlib.import_module("vllm")
-        on_cpu = bool(importlib.import_module("vllm.platforms").current_platform.is_cpu())
+    vllm = quietly_imported("vllm")
+    on_cpu = bool(quietly_imported("vllm.platforms").current_platform.is_cpu())
     if on_cpu:
         os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", f"{max(1, round(settings.cache_gb))}")
         _share_cores(settings.tensor_parallel)
@@ -134,9 +139,6 @@ def make(folder: Path, settings: Settings) -> Any:
         }
     else:
         given["gpu_memory_utilization"] = settings.memory
-    taken = {"model", "worker_extension_cls", "tensor_parallel_size"} & set(settings.options)
-    if taken:
-        raise UserError(f"vllm.options got {sorted(taken)[0]!r}, which coevo sets itself")
     given.update(settings.options)
     try:
         with warnings.catch_warnings():

@@ -20,6 +20,9 @@ from coevo.weights.torch_memory import as_numpy
 from coevo_vllm.layout import Runs, decode, digit, digits_needed, places, runs_of, spread
 from coevo_vllm.making import Maker, choose, torch_dtype
 
+KERNEL = "cpu_linear"
+"""Where a module of vLLM on the CPU has what it multiplies with: a function that holds the packed copy, if any."""
+
 
 class Streaming:
     """A worker's model and the master that it is served from.
@@ -40,6 +43,7 @@ class Streaming:
         """
         self._worker = worker
         self._model: torch.nn.Module = worker.get_model()
+        self._sharing = sharing(self._model)
         self.master = Master.attach(Selection.from_json(selection), Path(path))
         self._specs = {spec.name: spec for spec in self.master.selection.tensors}
         self._default: DType = cast(DType, str(worker.model_config.dtype).removeprefix("torch."))
@@ -56,6 +60,7 @@ class Streaming:
             "route": self.maker.route,
             "seconds": self._measured,
             "device": str(self.maker.device),
+            "processor": processor(),
             "threads": torch.get_num_threads(),
             "rank": int(getattr(self._worker, "rank", 0)),
         }
@@ -82,21 +87,26 @@ class Streaming:
 
     def _load(self, tensors: Iterator[tuple[str, torch.Tensor]]) -> None:
         """Through vLLM's reload, which fuses, shards and packs; what is not named keeps its weights."""
+        before = [[vars(module).get(KERNEL) for module in sharers] for sharers in self._sharing]
         with torch.inference_mode():
             self._worker.reload_weights(weights_iterator=tensors)
-            self._pack_again()
+            self._pack_again(before)
 
-    def _pack_again(self) -> None:
-        """Make the packed copy of a tied head anew.
+    def _pack_again(self, before: Sequence[Sequence[Any]]) -> None:
+        """Make the packed copies of tied weights anew that vLLM's reload has left as they were.
 
-        vLLM's reload processes a module when its own tensors were loaded. A head that is tied to the embedding gets
-        none: it shares the embedding's memory, and on the CPU goes on multiplying with the packed copy of before.
+        It processes a module when the module's own tensors were loaded. A head that is tied to the embedding gets
+        none: it shares the embedding's memory and, where that is packed, goes on multiplying with the packed copy of
+        before. Where nothing is packed the head reads the shared memory, and is only told so again.
+
+        Args:
+            before: What the modules of `_sharing` multiplied with before the reload.
         """
-        for module in self._model.modules():
-            method = getattr(module, "quant_method", None)
-            packed = "cpu_linear" in vars(module) and getattr(module, "weight", None) is not None
-            if method is not None and packed and cast(Any, module).weight.numel():
-                method.process_weights_after_loading(module)
+        for sharers, kernels in zip(self._sharing, before, strict=True):
+            stale = [m for m, kernel in zip(sharers, kernels, strict=True) if vars(m).get(KERNEL) is kernel]
+            if len(stale) < len(sharers):  # else none of them was loaded
+                for module in stale:
+                    cast(Any, module).quant_method.process_weights_after_loading(module)
 
     def serve_alone(self, group: Sequence[str], name: str, seed: int, sigma: float, spared: Sequence[int]) -> None:
         """Load the tensors of `group` at the centre, `name` among them as of the member, but for rows `spared`."""
@@ -115,7 +125,11 @@ class Streaming:
         self.maker.wait()
 
     def trace(self, groups: Sequence[Sequence[str]]) -> dict[str, Json]:
-        """Find out where the tensors lie, group by group; see `coevo_vllm.layout`. What is served is lost."""
+        """Find out where the tensors lie, group by group; see `coevo_vllm.layout`. What is served is lost.
+
+        Returns:
+            Name → [format, elements found here, whether what multiplies holds a copy of them].
+        """
         offsets: dict[str, tuple[int, int]] = {}
         total = 0
         for spec in self._specs.values():
@@ -129,8 +143,14 @@ class Streaming:
             name: cast(DType, str(self._parameter(runs[0].parameter).dtype).removeprefix("torch."))
             for name, runs in self._layout.items()
         }
+        modules = cast(Any, self._model).named_modules()
+        copied = {f"{path}.weight" for path, module in modules if _holds_copy(module)}
         return {
-            name: [self._format(name), sum(int(runs.length.sum()) for runs in parts)]
+            name: [
+                self._format(name),
+                sum(int(runs.length.sum()) for runs in parts),
+                any(runs.parameter in copied for runs in parts),
+            ]
             for name, parts in self._layout.items()
         }
 
@@ -196,6 +216,29 @@ class Streaming:
         """The digests since the last call."""
         heard, self._heard = self._heard, []
         return heard
+
+
+def processor() -> str:
+    """The instructions that this processor has: what vLLM packs on it, and for which kernel, follows from them."""
+    capabilities = getattr(torch.cpu, "get_capabilities", None)
+    if capabilities is None:
+        return torch.backends.cpu.get_cpu_capability()
+    return " ".join(sorted(str(name) for name, has in capabilities().items() if has is True))
+
+
+def sharing(model: torch.nn.Module) -> list[list[torch.nn.Module]]:
+    """Modules with one weight between them of which each has a kernel of its own, such as embedding and tied head."""
+    found: dict[int, list[torch.nn.Module]] = {}
+    for module in model.modules():
+        weight = getattr(module, "weight", None)
+        if KERNEL in vars(module) and hasattr(module, "quant_method") and weight is not None and weight.numel():
+            found.setdefault(id(weight), []).append(module)
+    return [sharers for sharers in found.values() if len(sharers) > 1]
+
+
+def _holds_copy(module: torch.nn.Module) -> bool:
+    """Whether a module multiplies with something that its kernel brings along, not with the weight it is given."""
+    return bool(getattr(vars(module).get(KERNEL), "__closure__", None))
 
 
 def _holds_digits(parameter: torch.nn.Parameter) -> bool:

@@ -33,6 +33,8 @@ class VllmWeights(DerivedWeights):
     Attributes:
         workers: What each said of itself.
         formats: Name → format, of tensors that could be read back.
+        readable: Names of those that lie somewhere in plain sight; None before `trace` has looked.
+        copied: Names of those among them that vLLM multiplies with a packed copy of, such as a head.
     """
 
     def __init__(
@@ -66,7 +68,8 @@ class VllmWeights(DerivedWeights):
         finally:
             shutil.rmtree(place, ignore_errors=True)
         self.formats: dict[str, DType] = {}
-        self.readable: frozenset[str] = frozenset()
+        self.readable: frozenset[str] | None = None
+        self.copied: frozenset[str] = frozenset()
         self._specs = {spec.name: spec for spec in selection.tensors}
         self.begin(self.dtype_of, None)
 
@@ -86,18 +89,33 @@ class VllmWeights(DerivedWeights):
         self._current = "nothing"
         found = self._rpc("coevo_trace", [list(group) for group in groups])
         held: dict[str, int] = {}
+        copied: set[str] = set()
         for worker in cast("list[dict[str, list[Any]]]", found):
-            for name, (dtype, size) in worker.items():
+            for name, (dtype, size, has_copy) in worker.items():
                 self.formats[name] = dtype
                 held[name] = held.get(name, 0) + int(size)
+                if has_copy:
+                    copied.add(name)
         self.readable = frozenset(name for name, size in held.items() if size >= self._specs[name].size)
+        self.copied = self.readable & copied
         self.serve(None)
+
+    @property
+    def packed(self) -> tuple[str, ...]:
+        """Names of the tensors that vLLM holds in a form of its own, which differ by processor and format.
+
+        Raises:
+            UserError: Nobody has looked, because there was no canary.
+        """
+        if self.readable is None:
+            raise UserError("which tensors vLLM has packed is found out by the canary; set vllm.canary to true")
+        return tuple(name for name in self._specs if name not in self.readable)
 
     def read(self, name: str) -> Stored | None:
         """A tensor as the workers hold it together, bfloat16 as uint16 patterns; None where it cannot be read."""
         from coevo_vllm.streaming import assemble
 
-        if name not in self.readable:
+        if self.readable is None or name not in self.readable:
             return None
         parts = [part for worker in self._rpc("coevo_read", name) for part in worker]
         return assemble(parts, self._specs[name])
@@ -106,9 +124,9 @@ class VllmWeights(DerivedWeights):
         """The digest over what generates, read back now.
 
         Raises:
-            UserError: Some of it is packed.
+            UserError: Some of it is packed, or there was no canary.
         """
-        if hidden := [name for name in self._specs if name not in self.readable]:
+        if hidden := self.packed:
             raise UserError(
                 f"vLLM holds {len(hidden)} of {len(self._specs)} tensors packed, such as {hidden[0]!r}: they cannot be "
                 "read back; the canary proves them through the answers"

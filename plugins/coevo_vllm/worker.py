@@ -44,7 +44,7 @@ class WeightsExtension:
         self._coevo.serve_alone(group, name, seed, sigma, spared)
 
     def coevo_trace(self, groups: list[list[str]]) -> dict[str, Json]:
-        """Find out where the tensors lie; what is served is lost. Returns name → [format, elements found here]."""
+        """Find out where the tensors lie; what is served is lost. See `Streaming.trace`."""
         return self._coevo.trace(groups)
 
     def coevo_read(self, name: str) -> list[list[Any]]:

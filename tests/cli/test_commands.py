@@ -132,6 +132,45 @@ def test_an_interrupted_run_says_how_to_go_on_and_does(coevo, small, tmp_path):
     assert coevo("resume", "a")[0] == 0  # nothing left to do
 
 
+PASSES_ON = """
+import coevo
+from coevo.registry import Option
+
+def listed():
+    return [Option("depth", int, 3), Option("shape", str, None)]
+
+class Engine:
+    'An engine that passes options on.'
+
+    nested_options = {"options": listed}
+
+    def __init__(self, options: dict | None = None):
+        '''Makes it.
+
+        Args:
+            options: of the library below.
+        '''
+
+@coevo.hookimpl
+def register_engines(engines):
+    engines.register("lender", Engine)
+"""
+
+
+def test_options_that_are_passed_on_to_a_library_are_listed_too(in_empty_folder, coevo):
+    Path("lender.py").write_text(PASSES_ON)
+    code, out, _ = coevo("options", "engine", "lender", "--plugin", "lender.py")
+    assert (code, out.splitlines()[-1]) == (0, "lender.options is listed by: coevo options engine lender.options")
+    code, out, _ = coevo("options", "engine", "lender.options", "--plugin", "lender.py")
+    assert code == 0
+    assert out.splitlines()[0].endswith("of the library below.")
+    assert [line.split() for line in out.splitlines()[2:]] == [["depth", "int", "3"], ["shape", "str", "-"]]
+    code, _, err = coevo("options", "engine", "lender.option", "--plugin", "lender.py")
+    assert (code, err) == (2, "coevo: no options to list for 'lender.option'; did you mean 'lender.options'?\n")
+    code, _, err = coevo("options", "engine", "transformers.options")
+    assert (code, err) == (2, "coevo: no options to list for 'transformers.options'; did you mean 'transformers'?\n")
+
+
 def test_tasks_and_options_as_json(coevo):
     tasks = json.loads(coevo("tasks", "--json")[1])
     assert {"name", "plugin", "summary"} == set(tasks[0])

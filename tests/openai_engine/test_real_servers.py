@@ -71,7 +71,7 @@ def transformers_server(tiny, tmp_path_factory):
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"`transformers serve` needs {package}")
     command = [sys.executable, "-c", TRANSFORMERS, "serve", str(tiny), "--device", "cpu"]
-    with server_process(command, tmp_path_factory.mktemp("log") / "serve.log", 120) as url:
+    with server_process(command, tmp_path_factory.mktemp("log") / "serve.log", 1200) as url:
         yield url, str(tiny)
 
 
@@ -125,7 +125,7 @@ def test_a_context_only_run_on_vllms_own_server(in_empty_folder, coevo, tiny, tm
         model, valid = str(tiny), False
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", model, "--served-model-name",
                "org/served", "--max-model-len", "1024", "--enforce-eager", "--dtype", "bfloat16"]  # fmt: skip
-    with server_process(command, tmp_path / "vllm.log", 300, VLLM_CPU_KVCACHE_SPACE="1") as url:
+    with server_process(command, tmp_path / "vllm.log", 1200, VLLM_CPU_KVCACHE_SPACE="1") as url:
         engine = OpenAIEngine("org/served", base_url=url)
         assert engine.describe()["prefill"] == "continue"
         (long,) = ask(engine, request("x y " * 4000))

@@ -16,6 +16,14 @@ if "--fail" in options:
     print("(EngineCore pid=7) ERROR 11-30 01:02:03 [core.py:9] ValueError: " + options["--fail"], flush=True)
     print("RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}", flush=True)
     sys.exit(3)
+for option in options:
+    known = {"--max-model-len": "LEN", "--enforce-eager": ""}
+    if option == "--max-modle-len" or (option, options[option]) == ("--max-model-len", "short"):
+        usage = " ".join(f"[{each} {value}]" for each, value in known.items())
+        reason = "argument --max-model-len: invalid int value: 'short'"
+        reason = reason if option in known else f"unrecognized arguments: {option} 256"
+        print(f"usage: server [-h] {usage}\\nserver: error: {reason}", flush=True)
+        sys.exit(2)
 worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 
 

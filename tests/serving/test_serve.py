@@ -27,7 +27,7 @@ from coevo.endpoint.ports import free_port, listen
 from coevo.folder import RunFolder
 from coevo.serving import cpu, vllm_server
 
-PATIENCE_SECONDS = 300
+PATIENCE_SECONDS = 600
 ROOT = Path(__file__).parents[2]
 HELLO = {"messages": [{"role": "user", "content": "hello"}], "temperature": 0}
 
@@ -298,6 +298,21 @@ def test_vllms_server_ends_even_if_coevo_is_killed(place, with_stand_in):
         pids = told(url)["pids"]
         server.kill()
         assert ends(pids) == []
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("vllm.max-modle-len=256", "--set vllm.max-modle-len: vLLM's server has no such option; did you mean "
+         "'max-model-len'?"),
+        ("vllm.max-model-len=short", "--set vllm.max-model-len: vLLM's server refuses the value: invalid int value: "
+         "'short'"),
+    ],
+)  # fmt: skip
+def test_an_option_that_the_server_does_not_take_is_the_users_mistake_in_one_line(place, with_stand_in, option, said):
+    done = call(place, "serve", "own", "--port", "0", "--set", option, env=with_stand_in())
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == f"coevo: {said}"
 
 
 def test_a_server_that_does_not_start_is_a_failure_that_says_why(place, with_stand_in):

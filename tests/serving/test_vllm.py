@@ -4,7 +4,7 @@ import subprocess
 
 import httpx
 import pytest
-from test_serve import ends, environment, evolve, serving
+from test_serve import PATIENCE_SECONDS, ends, environment, evolve, serving
 
 pytest.importorskip("vllm", reason="vLLM is not installed (make test-vllm)")
 pytest.importorskip("transformers")
@@ -31,7 +31,7 @@ def first_token(url, question):
         "model": "real", "messages": [{"role": "user", "content": question}], "temperature": 0, "max_tokens": 1,
         "logprobs": True,
     }  # fmt: skip
-    found = httpx.post(f"{url}/chat/completions", json=body, timeout=120)
+    found = httpx.post(f"{url}/chat/completions", json=body, timeout=PATIENCE_SECONDS)
     assert found.status_code == 200, found.text
     (choice,) = found.json()["choices"]
     (token,) = choice["logprobs"]["content"]

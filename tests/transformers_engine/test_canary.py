@@ -18,10 +18,11 @@ class FakeEngine:
 
     `ignores`: tensors that keep their first weights although new ones are served. `hides`: tensors that
     cannot be read back. `forgets`: the centre is served by subtraction instead of from the master.
+    `copies`: tensors that are held right and multiplied with as they were first.
     """
 
-    def __init__(self, master, *, ignores=(), hides=(), forgets=False, stale=False, noisy=False):
-        self.master = master
+    def __init__(self, master, *, ignores=(), hides=(), forgets=False, stale=False, noisy=False, copies=()):
+        self.master, self.copies = master, copies
         self.ignores, self.hides, self.forgets, self.stale, self.noisy = ignores, hides, forgets, stale, noisy
         self.held = {s.name: np.zeros(s.shape, np.uint16) for s in master.selection.tensors}
         self.asked = 0
@@ -60,7 +61,7 @@ class FakeEngine:
 
     def logits(self):
         self.asked += 1
-        source = self.first if self.stale else self.held
+        source = self.first if self.stale else {**self.held, **{name: self.first[name] for name in self.copies}}
         total = np.array([int(a.astype(np.uint64).sum()) for a in source.values()], dtype=np.uint64)
         if self.noisy:
             total = total + np.uint64(self.asked)
@@ -91,6 +92,15 @@ def test_packed_tensors_that_cannot_be_read_back_must_reach_the_logits(master):
     assert run_canary(FakeEngine(master, hides=PACKED), master).reached == 2
     with pytest.raises(CheckFailedError, match=r"do not reach the answers: 'model.layers.0.mlp.up_proj.weight'"):
         run_canary(FakeEngine(master, hides=PACKED, ignores=PACKED[:1]), master)
+
+
+def test_a_tensor_that_is_read_back_but_multiplied_from_a_copy_must_reach_the_logits_too(master):
+    found = run_canary(FakeEngine(master), master, copied=PACKED)
+    assert (found.read_back, found.reached, found.proved) == (len(master.selection.tensors), 2, PACKED)
+    stale = FakeEngine(master, copies=PACKED[1:])
+    assert run_canary(stale, master).reached == 0  # nobody has said that there is a copy
+    with pytest.raises(CheckFailedError, match=rf"1 tensors do not reach the answers: '{PACKED[1]}'"):
+        run_canary(stale, master, copied=PACKED)
 
 
 def test_tensors_that_may_idle_are_listed_as_unproved(master):

@@ -1,4 +1,9 @@
-"""Real vLLM on this machine's CPU (or GPU); without it these tests are skipped: `make test-vllm` installs it."""
+"""Real vLLM on this machine's CPU (or GPU); without it these tests are skipped: `make test-vllm` installs it.
+
+A process imports vLLM once, which takes most of the time, and ends all its engines with the first: they are shared
+within a module and closed after it. (Until then vLLM goes by the environment of the first, so one that is shared by two
+workers cannot be started besides.)
+"""
 
 import importlib.util
 import warnings
@@ -36,6 +41,21 @@ def make_vllm():
     yield make
     for engine in made:
         engine.close()
+
+
+@pytest.fixture(scope="module")
+def engine(make_vllm, tiny):
+    """With the defaults."""
+    return make_vllm(tiny)
+
+
+@pytest.fixture(scope="module")
+def stepping(make_vllm, tiny, engine):
+    """In step, and with weights that are held in the other way than the default's, where this processor has one.
+
+    A format that the processor does not multiply is not packed; float32 is packed by every one.
+    """
+    return make_vllm(tiny, dtype="float16" if engine._session.weights.packed else "float32", rolling=False)
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,8 @@ import pytest
 from coevo.errors import RunError
 from coevo_vllm.pump import Pump
 
+PATIENCE_SECONDS = 300
+
 
 class FakeLLM:
     """`add_request(name, steps, _)`: the answer comes after `steps` steps and is the name."""
@@ -61,7 +63,7 @@ def make():
 def test_requests_that_are_asked_together_are_in_the_first_step_together(make):
     pump = make()
     for future in pump.ask([(1, None), (3, None), (2, None)]):
-        future.result(timeout=180)
+        future.result(timeout=PATIENCE_SECONDS)
     assert pump.llm.batches[0] == ["0", "1", "2"]
     assert len(pump.llm.batches) == 3
 
@@ -74,7 +76,7 @@ def test_a_request_joins_while_others_are_being_answered(make):
     second = pump.ask([(1, None)])
     pump.llm.gate.release(5)
     for future in first + second:
-        future.result(timeout=180)
+        future.result(timeout=PATIENCE_SECONDS)
     assert ["0", "1"] in pump.llm.batches
 
 
@@ -82,8 +84,8 @@ def test_a_refused_request_fails_alone(make):
     pump = make()
     bad, good = pump.ask([(-1, None), (1, None)])
     with pytest.raises(ValueError, match="negative"):
-        bad.result(timeout=180)
-    assert good.result(timeout=180).finished
+        bad.result(timeout=PATIENCE_SECONDS)
+    assert good.result(timeout=PATIENCE_SECONDS).finished
 
 
 def test_a_dropped_request_is_aborted(make):
@@ -102,9 +104,9 @@ def test_when_vllm_dies_everybody_is_told_and_later_requests_too(make):
     pump = make(dies_at=2)
     for future in pump.ask([(5, None), (5, None)]):
         with pytest.raises(RunError, match="vLLM stopped: MemoryError: no more room"):
-            future.result(timeout=180)
+            future.result(timeout=PATIENCE_SECONDS)
     with pytest.raises(RunError, match="vLLM stopped"):
-        pump.ask([(1, None)])[0].result(timeout=180)
+        pump.ask([(1, None)])[0].result(timeout=PATIENCE_SECONDS)
 
 
 def test_what_making_the_llm_raises_is_raised_to_who_wanted_it():

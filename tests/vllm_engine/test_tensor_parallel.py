@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from coevo.canary import wrong_tensors
+from coevo.errors import CheckFailedError
 from coevo.records import Perturbation, SeedsUpdate
 from coevo.weights.master import Master
 from coevo.weights.selection import select
@@ -25,6 +26,11 @@ def model(tmp_path_factory):
 @pytest.fixture(scope="module")
 def engine(make_vllm, model):
     return make_vllm(model, tensor_parallel=2)
+
+
+@pytest.fixture(scope="module")
+def alone(make_vllm, model):
+    return make_vllm(model)
 
 
 def test_each_worker_has_a_shard(engine):
@@ -62,13 +68,30 @@ def test_a_shard_of_another_member_would_be_noticed(engine):
     assert len(wrong_tensors(specs, weights.read, weights.master, Perturbation(98, 0.02))) == len(specs)
 
 
-def test_two_workers_answer_as_one_does_up_to_rounding(engine, make_vllm, model):
+def test_two_workers_answer_as_one_does_up_to_rounding(engine, alone):
     questions = [ask(text, temperature=0.0, max_new_tokens=1, logprobs=True) for text in ("a", "bc", "def")]
     two = complete(engine, questions, MEMBER)
-    alone = make_vllm(model, canary=False)
     for update in JOURNAL:
         alone.apply(update)
     one = complete(alone, questions, MEMBER)
     assert alone.digest() == engine.digest()
     told = [np.array([c.logprobs[0] for c in answers]) for answers in (one, two)]
     assert np.abs(told[0] - told[1]).max() < 0.2
+
+
+def test_a_head_that_can_be_read_is_asked_about_too_where_a_copy_of_it_is_multiplied(alone, monkeypatch, tmp_path):
+    """Not tied: what is read back is right, and the answers come from a copy that nobody can read."""
+    monkeypatch.setenv("COEVO_CACHE", str(tmp_path))
+    session = alone._session
+    assert "lm_head.weight" in session.weights.readable
+    assert ("lm_head.weight" in session.weights.copied) == bool(session.weights.packed)
+    (model,) = session.pump.do(lambda: session.pump.llm.collective_rpc(lambda worker: worker.get_model()))
+    with monkeypatch.context() as without:
+        without.setattr(model.lm_head.quant_method, "process_weights_after_loading", lambda layer: None)
+        if session.weights.packed:
+            with pytest.raises(CheckFailedError, match=r"1 tensors do not reach the answers: 'lm_head.weight'"):
+                session._prove()
+        else:
+            session._prove()
+    session.weights._changed()
+    session.weights.serve(None)
