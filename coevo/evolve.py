@@ -15,7 +15,7 @@ from coevo.buffer import default_credit
 from coevo.errors import RunError, UserError
 from coevo.interfaces import Brief, ContextUpdater, Engine, ParameterUpdater, Task
 from coevo.outcome import best_of, objective_of, report_of
-from coevo.planning import Planner, Prepared, a_batch
+from coevo.planning import Planner, Prepared, a_batch, sized_by
 from coevo.records import Batch, BatchReport, Best, Buffer, GenerationReport, Rollout, Update
 from coevo.rollouts import Collector
 from coevo.services import RunServices
@@ -65,7 +65,7 @@ class Loop:
             prepared = self._prepare(asked)
             if reason := self.planner.refusal(prepared):
                 if (g, batch) == (0, 0):
-                    raise UserError(self.planner.too_small(reason, prepared))
+                    raise UserError(self.planner.too_small(reason, prepared, sized_by(self.contexts)))
                 return reason
             if self.planner.probe_due() and not self.planner.refusal(prepared, probes=2):
                 await self._probe(prepared, *self.planner.reserve())

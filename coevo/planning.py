@@ -39,6 +39,11 @@ def a_batch(asked: object) -> Batch | None:
     )
 
 
+def sized_by(contexts: object) -> str:
+    """The option that makes the batches of a context updater smaller, empty where it names none."""
+    return str(getattr(contexts, "sized_by", ""))
+
+
 @dataclass(slots=True)
 class Planner:
     """Turns batches into plans and holds the budget against them.
@@ -166,13 +171,21 @@ class Planner:
     def _most_calls(self, planned: Sequence[Prepared]) -> int:
         return sum(prepared.size for prepared in planned) * self.brief.max_calls
 
-    def too_small(self, limit: str, prepared: Prepared) -> str:
-        """What to tell a user whose budget does not reach for the first batch."""
+    def too_small(self, limit: str, prepared: Prepared, sized_by: str = "") -> str:
+        """What to tell a user whose budget does not reach for the first batch.
+
+        Args:
+            limit: `calls` or `tokens`.
+            prepared: the batch.
+            sized_by: the option of the context updater that makes a batch without members smaller.
+        """
         members = len(prepared.members)
-        each = f" ({members} members; --population N makes it smaller)" if members else ""
+        smaller = f"{members} members; --population N" if members else sized_by
+        each = f" ({smaller} makes it smaller)" if smaller else ""
         probe = f" and {self.prepare_probe().size} more at the end (probe.every = 0 does without)"
+        may = f" and may take {self._most_tokens(prepared):,} tokens" if limit == "tokens" else ""
         return (
-            f"--{limit} is too small for the first batch, which asks for {prepared.size} answers{each}"
+            f"--{limit} is too small for the first batch, which asks for {prepared.size} answers{each}{may}"
             f"{probe if self.probe_every else ''}; nothing was started"
         )
 

@@ -36,20 +36,28 @@ def _complete(history: History) -> int:
     return history.generation
 
 
-def summarize(folder: RunFolder) -> dict[str, Json]:
+def summarize(
+    folder: RunFolder, history: History | None = None, info: Mapping[str, Json] | None = None
+) -> dict[str, Json]:
     """Everything `coevo show --json` prints.
+
+    Args:
+        folder: of the run.
+        history: what its journal says, where that was read already.
+        info: `run.json`, where that was read already.
 
     Raises:
         CheckFailedError: the journal was changed.
     """
-    history = folder.journal.history()
+    history = folder.journal.history() if history is None else history
+    info = folder.info() if info is None else info
     status = status_of(folder, history)
     complete = _complete(history)
     statuses: Counter[str] = Counter()
     for line in history.batches:
         statuses.update(line["statuses"])
     config = folder.config()
-    measured = folder.info().get("task", {})
+    measured = info.get("task", {})
     return {
         "name": folder.name,
         "path": str(folder.path),
@@ -83,7 +91,7 @@ def summarize(folder: RunFolder) -> dict[str, Json]:
         "completion_tokens": history.ledger.completion_tokens,
         "cost": _cost(history),
         "seconds": round(sum(line["time"]["seconds"] for line in history.told), 3),
-        "learning": learning(history.told, Judge.of(folder.info()), folder.address),
+        "learning": learning(history.told, Judge.of(info), folder.address),
         "base_digest": history.base.get("digest", ""),
         "weights_digest": history.digest,
     }

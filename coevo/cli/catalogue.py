@@ -13,6 +13,7 @@ import typer
 
 from coevo import discovery
 from coevo.cli.output import emit, emit_json
+from coevo.config import FOLDER_TASK, problem_folder
 from coevo.discovery import Plugins, Registries
 from coevo.errors import PluginError, UserError
 from coevo.records import Json
@@ -73,7 +74,7 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
     @app.command()
     def options(
         kind: Annotated[str, typer.Argument(metavar="KIND", help="task, engine, param, context or logger.")],
-        name: Annotated[str, typer.Argument(metavar="NAME", help="A registered name.")],
+        name: Annotated[str, typer.Argument(metavar="NAME|DIR", help="A registered name, or the folder of a problem.")],
         plugin: Files = None,
         as_json: AsJson = False,
     ) -> None:
@@ -81,7 +82,11 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         by_kind = kinds(loaded(plugin).registries())
         if kind not in by_kind:
             raise UserError(f"no kind {kind!r}{did_you_mean(kind, list(by_kind))}")
-        record = option_records(by_kind[kind], name)
+        folder = problem_folder(name, by_kind[kind].names) if kind == "task" else None
+        record = option_records(by_kind[kind], name) if folder is None else option_records(
+            by_kind[kind], FOLDER_TASK, folder
+        )  # fmt: skip
+        name = str(record["name"])
         if as_json:
             emit_json({"kind": kind, **record})
             return
@@ -114,8 +119,10 @@ def _registered(record: dict[str, Json]) -> str:
     return "; ".join(f"{kind} {', '.join(names)}" for kind, names in record["registers"].items())
 
 
-def option_records(registry: Registry[Any], name: str) -> dict[str, Json]:
+def option_records(registry: Registry[Any], name: str, *given: str) -> dict[str, Json]:
     """A factory's options: name, type, default and the line of its docstring.
+
+    `given` is for its nested options: the folder of a task that is one.
 
     Raises:
         UserError: no such name.
@@ -134,9 +141,9 @@ def option_records(registry: Registry[Any], name: str) -> dict[str, Json]:
                 "required": option.default is empty,
                 "default": None if option.default is empty else _plain(option.default),
                 "shown": "" if option.default is empty else _shown(option.default),
-                "help": told.get(option.name, ""),
+                "help": option.help or told.get(option.name, ""),
             }
-            for option in registry.options(name)
+            for option in [*registry.options(name), *registry.nested(name, *given)]
         ],
     }
 
