@@ -6,11 +6,15 @@ Imports nothing heavy: plugins are imported to list them.
 from __future__ import annotations
 
 import asyncio
+import importlib
+import importlib.util
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from coevo.records import Perturbation, Update
+from coevo.models import resolve
+from coevo.prompts import Prompts
+from coevo.records import Json, Perturbation, Request, Update
 
 if TYPE_CHECKING:
     from coevo.weights.derived import DerivedWeights
@@ -49,6 +53,28 @@ class AdaptingEngine:
         """
         self._adapting, self._folder, self._there = weights, folder, do
         self._slot: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+
+    @staticmethod
+    def token_counter(model: str, options: Mapping[str, Json]) -> Callable[[Request], int] | None:
+        """Counts prompts as an engine with these options will, by the model's tokenizer alone.
+
+        None where the model is not on disk or transformers is not installed; the engine then says what is missing.
+
+        Raises:
+            UserError: there is no such model, or its tokenizer has no chat template.
+        """
+        folder = resolve(model)
+        if not isinstance(folder, Path) or importlib.util.find_spec("transformers") is None:
+            return None
+        library: Any = importlib.import_module("transformers")
+        chat = dict(options.get("chat_options") or {})
+        if options.get("enable_thinking") is not None:
+            chat["enable_thinking"] = options["enable_thinking"]
+        try:
+            prompts = Prompts(library.AutoTokenizer.from_pretrained(folder, local_files_only=True), chat)
+        except (OSError, ValueError, KeyError):
+            return None
+        return lambda request: len(prompts(request).ids)
 
     def own_slot(self) -> asyncio.Lock:
         """The lock of the running loop, for engines of one slot: one that a lease waited on is its loop's for ever."""

@@ -11,9 +11,9 @@ import sys
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from types import FrameType
 
 from coevo import discovery, holdout
+from coevo.affording import check_first_batch
 from coevo.assembly import (
     DATE,
     check_model,
@@ -33,9 +33,10 @@ from coevo.errors import RunError, RunInterrupted, UserError
 from coevo.evolve import Loop
 from coevo.folder import RunFolder, RunStore, check_free
 from coevo.interfaces import Engine, Task
+from coevo.interrupting import interrupt
 from coevo.journal import History
 from coevo.observers import Observers
-from coevo.planning import Planner
+from coevo.planning import Planner, sized_by
 from coevo.records import Json, RunInfo
 from coevo.rollouts import Collector
 from coevo.services import Budget, RunServices
@@ -124,9 +125,11 @@ def parts(config: RunConfig, registries: Registries) -> Generator[tuple[Task, En
         task = registries.tasks.create(config.task, config.options.get(config.task, {}))
         _closing(stack, task)
         # What updaters and models refuse is refused now, not after a sandbox and a model were started.
-        parameters, _ = make_updaters(config, registries, task.brief(), RunServices(config.seed, run_path(config)))
+        services = RunServices(config.seed, run_path(config))
+        parameters, contexts = make_updaters(config, registries, task.brief(), services)
         check_needs(config, registries, parameters)
         check_model(config, registries)
+        check_first_batch(config, task, (parameters, contexts), services)
         getattr(task, "start", lambda: None)()
         if config.loggers and sys.stderr.isatty():
             # Nothing else is shown for the seconds (or minutes, for large models) that this takes.
@@ -178,6 +181,7 @@ def _drive(
             task, brief, engine, services, sampling, parameters.answers, parameters.common_random_numbers, credits,
             config.rollouts.chunk, config.probe.answers, history.probed,
         )  # fmt: skip
+        planner.sized_by = sized_by(contexts)
         planner.probe_every = planner.interval(config.probe.every, trains=parameters.population > 0)
         services.reserved_calls = planner.reserved_calls()
         wrap = getattr(contexts, "wrap", None)
@@ -208,11 +212,6 @@ def _info(config: RunConfig, folder: RunFolder, task: Task, engine: Engine, hist
     )
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    """SIGTERM ends a run as Ctrl-C does."""
-    signal.raise_signal(signal.SIGINT)
-
-
 def _note_failure(store: RunStore, error: BaseException) -> None:
     # On a full disk there is no room for the note either; the run then counts as interrupted.
     with suppress(OSError):
@@ -235,7 +234,7 @@ def _run_loop(
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # So a shell starts what a script puts in the background; SIGTERM, which becomes SIGINT here, would be lost too.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    previous = signal.signal(signal.SIGTERM, _interrupt)
+    previous = signal.signal(signal.SIGTERM, interrupt)
     failure: BaseException | None = None
     observe("run_started", info=info)
     try:

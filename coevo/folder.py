@@ -93,8 +93,11 @@ class RunFolder:
                 return cls(path)
         if os.path.exists(run) and not os.path.isfile(os.path.join(run, "study.json")):
             raise UserError(f"{run!r} is no run: a run is a folder with a config.toml and a journal.jsonl, or its name")
-        if any(os.path.isfile(path / "study.json") for path in (Path(runs) / run, Path(run))):
-            raise UserError(f"{run!r} is a study; show one of its runs, such as those in {str(Path(runs) / run)!r}")
+        for study in (Path(runs) / run, Path(run)):
+            if os.path.isfile(study / "study.json"):
+                made = min(study.glob("**/config.toml"), default=None)
+                such = f", such as {shlex.quote(str(made.parent))}" if made else ", of which there are none yet"
+                raise UserError(f"{run!r} is a study and no run; name one of its runs{such}")
         known = sorted(p.parent.name for p in Path(runs).glob("*/config.toml"))
         hint = did_you_mean(run, known) or "; there are none yet, start one with: coevo run"
         raise UserError(f"no run named {run!r} in {runs!r}{hint}")

@@ -14,6 +14,7 @@ from coevo.errors import CheckFailedError
 from coevo.folder import RunFolder
 from coevo.frames import read_chunks
 from coevo.interfaces import Episode, Task
+from coevo.objectives import written
 from coevo.records import Best, Completion, Context, EpisodeResult, Example, Json, Rollout
 
 SPLITS = ("validation", "test")
@@ -85,4 +86,4 @@ def told(split: str, verdict: Json) -> str:
     if verdict["status"] != "ok":
         return f"{split}: {verdict['status']}" + (f": {verdict['message']}" if verdict.get("message") else "")
     count = verdict["instances"]
-    return f"{split}: objective {verdict['objective']:.6g}" + (f" ({count} instances)" if count else "")
+    return f"{split}: objective {written(verdict['objective'])}" + (f" ({count} instances)" if count else "")

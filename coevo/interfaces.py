@@ -210,8 +210,9 @@ class Engine(Protocol):
     `save_anchor(path)` and `load_anchor(path)`, `describe() -> Mapping[str, str]` (device, dtype, master and
     more, for the start line), `record() -> Mapping[str, Json]` (for run.json; an adapting engine gives at
     least `base` (folder of the checkpoint) and `selection`), `close()`. On the factory: `check_model(model)`,
-    which raises UserError for a model that it could not load, before anything is started, and a class attribute
-    `adapts`, True or False where that holds for all of its engines.
+    which raises UserError for a model that it could not load, before anything is started, `token_counter(model,
+    options)`, a function of a request that counts as `count_tokens` will, without the weights (or None), and a class
+    attribute `adapts`, True or False where that holds for all of its engines.
     """
 
     capabilities: Capabilities
@@ -273,7 +274,8 @@ class ContextUpdater(Protocol):
     Optional: `credit(buffer) -> Buffer` sets what the parameter updater learns from;
     `wrap(episode) -> Episode` acts inside an episode; `adapting_batches: float` is how many batches of a
     generation adapt on average (1 where it is missing), which the sigma schedule needs; `learned() -> Context` is the
-    context that the run has come to, for who uses the model afterwards.
+    context that the run has come to, for who uses the model afterwards; `sized_by: str` names the option that makes
+    a batch smaller (`eoh.population`), for who has a budget that is too small for the first one.
     """
 
     def ask(self) -> Batch | None:

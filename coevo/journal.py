@@ -175,20 +175,38 @@ class Journal:
             yield line
 
     def history(self) -> History:
-        """Fold the lines into where the run is."""
-        history = History()
-        for line in self.lines():
-            if line["kind"] == "base":
-                history.base = line
-                history.digest = line["digest"]
-            elif line["kind"] == "stop":
-                history.stop = line
-            elif line["kind"] == "probe":
-                history.probes.append(line)
-                history.ledger = Ledger(**line["ledger"])
-            elif line["kind"] == "batch":
-                fold(history, line)
+        """Fold the lines into where the run is.
+
+        Raises:
+            CheckFailedError: a line is damaged; names the batch.
+        """
+        history, damage = self.sound()
+        if damage is not None:
+            raise damage
         return history
+
+    def sound(self) -> tuple[History, CheckFailedError | None]:
+        """What the lines before the first damaged one say, and what is damaged, if anything is."""
+        history = History()
+        try:
+            for line in self.lines():
+                _fold(history, line)
+        except CheckFailedError as error:
+            return history, error
+        return history, None
+
+
+def _fold(history: History, line: dict[str, Json]) -> None:
+    if line["kind"] == "base":
+        history.base = line
+        history.digest = line["digest"]
+    elif line["kind"] == "stop":
+        history.stop = line
+    elif line["kind"] == "probe":
+        history.probes.append(line)
+        history.ledger = Ledger(**line["ledger"])
+    elif line["kind"] == "batch":
+        fold(history, line)
 
 
 def fold(history: History, line: dict[str, Json]) -> None:

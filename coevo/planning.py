@@ -39,6 +39,11 @@ def a_batch(asked: object) -> Batch | None:
     )
 
 
+def sized_by(contexts: object) -> str:
+    """The option that makes the batches of a context updater smaller, empty where it names none."""
+    return str(getattr(contexts, "sized_by", ""))
+
+
 @dataclass(slots=True)
 class Planner:
     """Turns batches into plans and holds the budget against them.
@@ -50,6 +55,7 @@ class Planner:
         probe_answers: see `coevo.config.ProbeConfig`.
         probed: places (generation, batch) that have their probe.
         probe_every: generations between probes, 0 is never.
+        sized_by: the option of the context updater that makes a batch without members smaller.
     """
 
     task: Task
@@ -64,6 +70,7 @@ class Planner:
     probe_answers: int = 1
     probed: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
     probe_every: int = 0
+    sized_by: str = ""
     examples: dict[str, Sequence[Example]] = field(default_factory=dict[str, Sequence[Example]])
 
     def prepare(self, batch: Batch, members: tuple[Perturbation, ...]) -> Prepared:
@@ -183,10 +190,12 @@ class Planner:
     def _too_small(self, limit: str, prepared: Prepared) -> str:
         """What to tell a user whose budget does not reach for the first batch."""
         members = len(prepared.members)
-        each = f" ({members} members; --population N makes it smaller)" if members else ""
+        smaller = f"{members} members; --population N" if members else self.sized_by
+        each = f" ({smaller} makes it smaller)" if smaller else ""
         probe = f" and {self.prepare_probe().size} more at the end (probe.every = 0 does without)"
+        may = f" and may take {self._most_tokens(prepared):,} tokens" if limit == "tokens" else ""
         return (
-            f"--{limit} is too small for the first batch, which asks for {prepared.size} answers{each}"
+            f"--{limit} is too small for the first batch, which asks for {prepared.size} answers{each}{may}"
             f"{probe if self.probe_every else ''}; nothing was started"
         )
 

@@ -8,7 +8,7 @@ import math
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import pydantic
 
@@ -45,11 +45,16 @@ def did_you_mean(word: str, known: Sequence[str], otherwise: str | None = None) 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option of a factory, read from its typed signature."""
+    """One option of a factory, read from its typed signature.
+
+    Attributes:
+        help: what it does, of one that is not in the signature.
+    """
 
     name: str
     annotation: Any
     default: Any
+    help: str = ""
 
     @property
     def type_name(self) -> str:
@@ -143,6 +148,14 @@ class Registry(Generic[T]):
             if key not in PROVIDED and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL) and key != "self"
         ]
 
+    def nested(self, name: str, *given: str) -> list[Option]:
+        """What the options that are tables may hold, named `option.key`.
+
+        A factory may say so with a function `nested_options`, which checks nothing.
+        """
+        nested: Callable[..., Sequence[Option]] | None = getattr(self.entry(name).factory, "nested_options", None)
+        return [] if nested is None else list(nested(*given))
+
     def validate(self, name: str, options: Mapping[str, Json]) -> dict[str, Any]:
         """`options` checked against the factory's signature and converted to its types.
 
@@ -170,7 +183,7 @@ class Registry(Generic[T]):
         adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(option.annotation)
         try:
             checked = adapter.validate_python(value)
-            if isinstance(value, bool) and not isinstance(checked, bool):
+            if _lost_bool(value, checked):
                 raise UserError(f"{where} got {value!r}: input should be a number")
         except pydantic.ValidationError as error:
             said = error.errors()[0]["msg"]
@@ -203,6 +216,19 @@ class Registry(Generic[T]):
             return factory(**checked, **given)
         except ValueError as error:
             raise UserError(f"{self.kind} {name!r}: {error}") from error
+
+
+def _lost_bool(value: object, checked: object) -> bool:
+    """Whether a truth, on its own or within a list or table, was taken for a number."""
+    if isinstance(value, bool):
+        return isinstance(checked, int | float) and not isinstance(checked, bool)
+    if isinstance(value, Mapping) and isinstance(checked, Mapping):
+        inner = cast("Mapping[str, object]", checked)
+        return any(_lost_bool(own, inner.get(key)) for key, own in cast("Mapping[str, object]", value).items())
+    if isinstance(value, list) and isinstance(checked, list | tuple):
+        pairs = zip(cast("list[object]", value), cast("Sequence[object]", checked), strict=False)
+        return any(_lost_bool(own, taken) for own, taken in pairs)
+    return False
 
 
 def _hints(factory: Callable[..., Any]) -> dict[str, Any]:

@@ -36,13 +36,21 @@ def _complete(history: History) -> int:
     return history.generation
 
 
-def summarize(folder: RunFolder) -> dict[str, Json]:
+def summarize(
+    folder: RunFolder, history: History | None = None, info: Mapping[str, Json] | None = None
+) -> dict[str, Json]:
     """Everything `coevo show --json` prints.
+
+    Args:
+        folder: of the run.
+        history: what its journal says, where that was read already.
+        info: `run.json`, where that was read already.
 
     Raises:
         CheckFailedError: the journal was changed.
     """
-    history = folder.journal.history()
+    history = folder.journal.history() if history is None else history
+    info = folder.info() if info is None else info
     status = status_of(folder, history)
     complete = _complete(history)
     statuses: Counter[str] = Counter()
@@ -51,7 +59,7 @@ def summarize(folder: RunFolder) -> dict[str, Json]:
     config = folder.config()
     unbooked = folder.unbooked(history).total
     spent = history.ledger + unbooked
-    measured = folder.info().get("task", {})
+    measured = info.get("task", {})
     return {
         "name": folder.name,
         "path": str(folder.path),
@@ -86,7 +94,7 @@ def summarize(folder: RunFolder) -> dict[str, Json]:
         "uncommitted": {"calls": unbooked.calls, "tokens": unbooked.tokens},
         "cost": _cost(history),
         "seconds": round(sum(line["time"]["seconds"] for line in history.told), 3),
-        "learning": learning(history.told, Judge.of(folder.info()), folder.address),
+        "learning": learning(history.told, Judge.of(info), folder.address),
         "base_digest": history.base.get("digest", ""),
         "weights_digest": history.digest,
     }

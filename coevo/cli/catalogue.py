@@ -15,6 +15,7 @@ import typer
 
 from coevo import discovery
 from coevo.cli.output import emit, emit_json
+from coevo.config import FOLDER_TASK, problem_folder
 from coevo.discovery import Plugins, Registries
 from coevo.errors import PluginError, UserError
 from coevo.records import Json
@@ -78,7 +79,11 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
     def options(
         kind: Annotated[str, typer.Argument(metavar="KIND", help="task, engine, param, context or logger.")],
         name: Annotated[
-            str, typer.Argument(metavar="NAME", help="A registered name, or NAME.OPTION of a table that it passes on.")
+            str,
+            typer.Argument(
+                metavar="NAME|DIR",
+                help="A registered name, the folder of a problem, or NAME.OPTION of a table that it passes on.",
+            ),
         ],
         plugin: Files = None,
         as_json: AsJson = False,
@@ -87,7 +92,11 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         by_kind = kinds(loaded(plugin).registries())
         if kind not in by_kind:
             raise UserError(f"no kind {kind!r}{did_you_mean(kind, list(by_kind))}")
-        record = option_records(by_kind[kind], name)
+        folder = problem_folder(name, by_kind[kind].names) if kind == "task" else None
+        record = option_records(by_kind[kind], name) if folder is None else option_records(
+            by_kind[kind], FOLDER_TASK, folder
+        )  # fmt: skip
+        name = str(record["name"])
         if as_json:
             emit_json({"kind": kind, **record})
             return
@@ -97,7 +106,7 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         ]  # fmt: skip
         emit(f"{kind} {name} (plugin {record['plugin']}): {record['summary']}")
         emit(table(rows, ("option", "type", "default", "")) if rows else "it has no options")
-        for table_name in nested(by_kind[kind], name):
+        for table_name in option_tables(by_kind[kind], name):
             emit(f"{name}.{table_name} is listed by: coevo options {kind} {name}.{table_name}")
 
 
@@ -124,21 +133,23 @@ def _registered(record: dict[str, Json]) -> str:
     return "; ".join(f"{kind} {', '.join(names)}" for kind, names in record["registers"].items())
 
 
-def option_records(registry: Registry[Any], name: str) -> dict[str, Json]:
+def option_records(registry: Registry[Any], name: str, *given: str) -> dict[str, Json]:
     """A factory's options: name, type, default and the line of its docstring.
 
     Args:
         registry: of its kind.
         name: its own, or with a point and the name of a table of options that it passes on to somebody else.
+        given: for its nested options: the folder of a task that is one.
 
     Raises:
         UserError: no such name.
     """
     owner, _, inner = name.partition(".")
     entry = registry.entry(owner if owner in registry else name)
-    listed, told, summary = registry.options(entry.name), _argument_help(entry.factory), entry.summary
+    listed = [*registry.options(entry.name), *registry.nested(entry.name, *given)]
+    told, summary = _argument_help(entry.factory), entry.summary
     if inner:
-        tables = nested(registry, owner)
+        tables = option_tables(registry, owner)
         if inner not in tables:
             known = [owner, *(f"{owner}.{table_name}" for table_name in tables)]
             raise UserError(f"no options to list for {name!r}{did_you_mean(name, known)}")
@@ -155,16 +166,16 @@ def option_records(registry: Registry[Any], name: str) -> dict[str, Json]:
                 "required": option.default is empty,
                 "default": None if option.default is empty else _plain(option.default),
                 "shown": "" if option.default is empty else _shown(option.default),
-                "help": told.get(option.name, ""),
+                "help": option.help or told.get(option.name, ""),
             }
             for option in listed
         ],
     }
 
 
-def nested(registry: Registry[Any], name: str) -> Mapping[str, Callable[[], list[Option]]]:
-    """Options that are tables of somebody else's options, with what lists those: `nested_options` of the factory."""
-    return getattr(registry.entry(name).factory, "nested_options", {}) if name in registry else {}
+def option_tables(registry: Registry[Any], name: str) -> Mapping[str, Callable[[], list[Option]]]:
+    """Options that are tables of somebody else's options, with what lists those: `option_tables` of the factory."""
+    return getattr(registry.entry(name).factory, "option_tables", {}) if name in registry else {}
 
 
 def type_text(annotation: Any) -> str:

@@ -10,6 +10,7 @@ import typer
 from coevo.cli.output import emit, emit_json
 from coevo.cli.reading import AsJson, Runs
 from coevo.discovery import Plugins
+from coevo.errors import CheckFailedError
 
 
 def add_commands(app: typer.Typer, plugins: Plugins) -> None:
@@ -34,3 +35,7 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
             emit_json(result)
         else:
             emit(tables.text(result) + ("" if out is None else f"\n\nwrote {out / 'compare.html'}"))
+        if damaged := tables.damaged(result):
+            names = ", ".join(str(run["path"]) for run in damaged)
+            told = "1 run is" if len(damaged) == 1 else f"{len(damaged)} runs are"
+            raise CheckFailedError(f"{told} damaged ({names}); what is shown ends where the damage begins")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from coevo.objectives import written
 from coevo.report.canvas import FAINT, FuncFormatter, LogLocator, MaxNLocator, patheffects, printable
-from coevo.report.numbers import number
 from coevo.report.panel import Curve, Panel, is_shown, mean_curve, share, shown
 
 # Okabe and Ito's colours, told apart by every kind of colour vision, without the yellow that paper swallows.
@@ -18,6 +18,8 @@ ROUND = (1, 2, 2.5, 5, 10)
 """Steps between ticks, times a power of ten."""
 
 MOST_MARKERS = 40
+MARKER, MOST_LARGER = 3.8, 6.0
+"""Points: the smallest marker, and how much larger the largest may be."""
 WIDE = 50.0
 """How many times the smallest value the largest must be for a logarithmic axis."""
 
@@ -32,8 +34,9 @@ def draw(axes: Any, panel: Panel, arms: Sequence[str], ends: tuple[float, float]
         ends: least and largest x of all panels with the same x axis.
         legend: whether the panel names its own arms, where it has more than one.
     """
-    for arm, seeds in panel.curves.items():
-        _draw_arm(axes, panel, arm, arms.index(arm), [curve for curve in map(shown, seeds) if curve])
+    for place, (arm, seeds) in enumerate(panel.curves.items()):
+        size = marker_size(place, len(panel.curves))
+        _draw_arm(axes, panel, arm, arms.index(arm), [curve for curve in map(shown, seeds) if curve], size)
     axes.set_title(printable(panel.title))
     axes.set_xlabel(printable(panel.x_label))
     axes.set_ylabel(printable(panel.y_label))
@@ -50,7 +53,12 @@ def draw(axes: Any, panel: Panel, arms: Sequence[str], ends: tuple[float, float]
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.26), ncols=5, handlelength=1.6, columnspacing=1.2)
 
 
-def _draw_arm(axes: Any, panel: Panel, arm: str, index: int, seeds: Sequence[Curve]) -> None:
+def marker_size(place: int, of: int) -> float:
+    """Diameter in points: what is drawn first is largest, so that it shows around what is drawn over it."""
+    return MARKER + (of - 1 - place) * min(1.8, MOST_LARGER / max(1, of - 1))
+
+
+def _draw_arm(axes: Any, panel: Panel, arm: str, index: int, seeds: Sequence[Curve], size: float) -> None:
     look = {
         "color": COLOURS[index % len(COLOURS)],
         "linestyle": DASHES[index // len(COLOURS) % len(DASHES)],
@@ -62,7 +70,7 @@ def _draw_arm(axes: Any, panel: Panel, arm: str, index: int, seeds: Sequence[Cur
     thick = mean_curve(seeds, panel.steps)
     marker = MARKERS[index % len(MARKERS)] if len(thick) <= MOST_MARKERS else ""
     axes.plot(
-        *_columns(thick), linewidth=1.8, marker=marker, markersize=3.8, markeredgewidth=0.0, label=printable(arm),
+        *_columns(thick), linewidth=1.8, marker=marker, markersize=size, markeredgewidth=0.0, label=printable(arm),
         **look,
     )  # fmt: skip
 
@@ -76,7 +84,7 @@ def _reference_lines(axes: Any, panel: Panel, points: Curve) -> None:
         below = index == 0 and len(lines) > 1
         right = _is_free_right(value, points)
         axes.annotate(
-            f"{printable(name)} {share(value) if panel.percent else number(value)}", (float(right), value),
+            f"{printable(name)} {share(value) if panel.percent else written(value)}", (float(right), value),
             xycoords=("axes fraction", "data"), xytext=(0 if right else 4, -2 if below else 2),
             textcoords="offset points", ha="right" if right else "left", va="top" if below else "bottom",
             fontsize=7.5, color=FAINT, path_effects=halo, zorder=1.6,

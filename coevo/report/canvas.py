@@ -10,8 +10,7 @@ import hashlib
 import io
 import logging
 import os
-import warnings
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -52,6 +51,9 @@ XLINK = "http://www.w3.org/1999/xlink"
 LONGEST_LABEL, LONGEST_TEXT = 60, 10_000
 DPI = 150
 
+FONT = "DejaVu Sans"
+"""Comes with matplotlib."""
+
 INK, FAINT = "#333333", "#767676"
 
 # Text becomes outlines (`path`): the figure looks the same wherever it is shown, whatever fonts are there. Its
@@ -59,7 +61,6 @@ INK, FAINT = "#333333", "#767676"
 STYLE: dict[str, Any] = {
     "svg.fonttype": "path",
     "svg.hashsalt": "coevo",
-    "font.family": "DejaVu Sans",
     "font.size": 9.0,
     "text.parse_math": False,
     "text.color": INK,
@@ -91,14 +92,16 @@ STYLE: dict[str, Any] = {
 
 
 @contextmanager
-def style() -> Generator[None]:
-    """Coevo's style and nothing of the user's matplotlibrc; to be held while a figure is made and while it is saved."""
+def style(fonts: Sequence[str] = (FONT,)) -> Generator[None]:
+    """Coevo's style and nothing of the user's matplotlibrc; to be held while a figure is made and while it is saved.
+
+    A letter that the first of `fonts` has not is drawn by the next.
+    """
     untyped: Any = matplotlib
-    with untyped.rc_context(), warnings.catch_warnings():
+    with untyped.rc_context():
         untyped.rcdefaults()
         untyped.rcParams.update(STYLE)
-        # A name in a script that the shipped font has not is shown as boxes; that is no reason to talk.
-        warnings.filterwarnings("ignore", r"Glyph \d+ .*missing from", UserWarning)
+        untyped.rcParams["font.family"] = list(fonts)
         yield
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from coevo.objectives import written
+
 ABSENT = "-"
 
 
@@ -12,6 +14,11 @@ def number(value: float | None, digits: int = 5) -> str:
     if value is None:
         return ABSENT
     return f"{value:.{max(digits, len(str(abs(int(value)))))}g}" if abs(value) < 1e15 else f"{value:.{digits}g}"
+
+
+def objective(value: float | None) -> str:
+    """An objective as `coevo.objectives.written` has it, `-` for None."""
+    return ABSENT if value is None else written(value)
 
 
 def percent(share: float | None, decimals: int = 0) -> str:

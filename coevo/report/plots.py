@@ -12,12 +12,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from coevo.objectives import written
 from coevo.report.axes import draw
 from coevo.report.canvas import FAINT, Figure, printable, save, style, svg_text
-from coevo.report.numbers import number
+from coevo.report.lettering import LEGEND, Lettering, names_of
 from coevo.report.panel import Curve, Panel, mean_curve, share, shown
 
-__all__ = ["Curve", "Panel", "comparison", "describe", "mean_curve", "save", "svg_text"]
+__all__ = ["Curve", "Panel", "comparison", "describe", "legend", "mean_curve", "save", "svg_text"]
 
 WIDTH, ROW_HEIGHT = 10.0, 2.7
 
@@ -32,15 +33,18 @@ def comparison(panels: Sequence[Panel], title: str = "", *, own: bool = False) -
         title: above them.
         own: whether each panel has arms of its own, whose colours begin anew.
     """
+    label = describe(panels)
+    lettering = Lettering.of(names_of(panels, title))
+    panels, title = [lettering.panel(panel) for panel in panels], lettering.name(title)
     arms = list(dict.fromkeys(arm for panel in panels for arm in panel.curves))
     columns = 2 if len(panels) > 1 else 1
     rows = max(1, math.ceil(len(panels) / columns))
     # One legend for all where all have the same arms.
     shared = not own and len(arms) > 1 and all(list(panel.curves) == arms for panel in panels)
     height = ROW_HEIGHT * rows + 0.35 * bool(title) + 0.3 * shared
-    with style():
+    with style(lettering.fonts):
         figure = Figure(figsize=(WIDTH if columns > 1 else 0.7 * WIDTH, height), layout="constrained")
-        figure.set_label(describe(panels))
+        figure.set_label(" ".join(filter(None, (label, lettering.legend))))
         untyped: Any = figure
         untyped.get_layout_engine().set(w_pad=0.12, h_pad=0.09)
         for index, panel in enumerate(panels):
@@ -62,6 +66,12 @@ def describe(panels: Sequence[Panel]) -> str:
     return " ".join(f"{printable(panel.title)}: {_told(panel)}." for panel in panels) or "Nothing to plot yet."
 
 
+def legend(figure: Figure) -> str:
+    """What the numbers mean that a figure shows in place of names which no font at hand can draw; mostly nothing."""
+    _, mark, told = str(figure.get_label()).rpartition(LEGEND)
+    return mark + told if mark else ""
+
+
 def _ends(panels: Sequence[Panel], x_label: str) -> tuple[float, float]:
     """Least and largest x of the panels whose x axis says the same."""
     alike = [panel for panel in panels if panel.x_label == x_label]
@@ -72,7 +82,7 @@ def _ends(panels: Sequence[Panel], x_label: str) -> tuple[float, float]:
 def _told(panel: Panel) -> str:
     parts: list[str] = []
     for arm, seeds in panel.curves.items():
-        texts = [share(y) if panel.percent else number(y) for _, y in mean_curve(seeds, panel.steps)]
+        texts = [share(y) if panel.percent else written(y) for _, y in mean_curve(seeds, panel.steps)]
         value = f"from {texts[0]} to {texts[-1]}" if len(texts) > 1 else (texts or ["no data"])[0]
         parts.append(f"{printable(arm)} {value}")
     return ", ".join(parts) or "no data"

@@ -11,7 +11,7 @@ from typing import Any, cast
 from coevo.folder import RunFolder
 from coevo.records import Json
 from coevo.report.html import Block, Code, Facts, Fold, Note, Table, Tiles
-from coevo.report.numbers import ABSENT, count, duration, number, percent
+from coevo.report.numbers import ABSENT, count, duration, number, objective, percent
 
 LONGEST_CODE = 100_000
 """Characters of an answer that are shown; the file has the rest."""
@@ -49,7 +49,7 @@ def result(summary: Mapping[str, Json]) -> list[Block]:
     best: Mapping[str, Json] | None = summary["best"]
     answers = sum(summary["statuses"].values())
     tiles = [
-        ("best objective", ABSENT if best is None else told(best["objective"]), _worth(summary)),
+        ("best objective", ABSENT if best is None else objective(best["objective"]), _worth(summary)),
         ("valid answers", percent(summary["valid_rate"]) if answers else ABSENT, f"of {answers:,}"),
         ("weight updates", told(summary["updates"]), _zero(summary)),
         ("generations", told(summary["generations"]), f"of {told(summary['generations_planned'])}"),
@@ -150,7 +150,7 @@ def _zero(summary: Mapping[str, Json]) -> str:
 
 
 def _pair(pair: Sequence[Json] | None) -> str:
-    return "none" if pair is None else f"{pair[0]} ({told(pair[1])})"
+    return "none" if pair is None else f"{pair[0]} ({objective(pair[1])})"
 
 
 def _past(status: str) -> str:

@@ -14,7 +14,7 @@ from coevo.learning import Judge, points
 from coevo.records import Json
 from coevo.report.curves import Group, groups
 from coevo.report.html import Block, Note, Picture, Section, page
-from coevo.report.plots import comparison, save, svg_text
+from coevo.report.plots import comparison, legend, save, svg_text
 from coevo.report.run_facts import best_answer, result, setting, status_note, verdict, what_ran
 from coevo.report.run_tables import batch_table, probe_table, status_table
 from coevo.summary import summarize
@@ -86,4 +86,4 @@ def _render(folder: RunFolder) -> tuple[Mapping[str, Json], list[Group], str]:
 
 def _pictures(group: Group) -> Sequence[Block]:
     figure = comparison(group.panels, own=True)
-    return [Note(group.note, "quiet"), Picture(svg_text(figure, group.title))]
+    return [Note(group.note, "quiet"), Picture(svg_text(figure, group.title), legend(figure))]

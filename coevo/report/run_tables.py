@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from coevo.learning import Point
 from coevo.records import Json
 from coevo.report.html import Block, Table
-from coevo.report.numbers import ABSENT, duration, number, percent
+from coevo.report.numbers import ABSENT, duration, number, objective, percent
 
 
 def batch_table(batches: Sequence[Point], lines: Sequence[Mapping[str, Json]]) -> list[Block]:
@@ -29,7 +29,7 @@ def batch_table(batches: Sequence[Point], lines: Sequence[Mapping[str, Json]]) -
         rows.append(
             [
                 str(p.generation), str(p.batch), p.operator, str(p.members or ""), f"{p.answers:,}", percent(p.valid),
-                _share(p.better), _number(p.best_so_far), _number(p.mean), _number(m.get("sigma")),
+                _share(p.better), _objective(p.best_so_far), _objective(p.mean), _number(m.get("sigma")),
                 _share(m.get("moved")), _of(m.get("informative"), m.get("members_scored")),
                 _number(m.get("variance_ratio"), 3), _number(m.get("cosine"), 3), _number(tokens, 3),
                 duration(p.seconds), f"no step: {p.zero_update}" if p.zero_update else "",
@@ -44,7 +44,7 @@ def probe_table(probes: Sequence[Point]) -> list[Block]:
     rows = [
         [
             str(p.generation), str(p.updates), f"{p.answers:,}", percent(p.valid, 1), _share(p.better, 1),
-            _number(p.score), _number(p.best), _number(p.mean), f"{p.calls:,}", duration(p.seconds),
+            _number(p.score), _objective(p.best), _objective(p.mean), f"{p.calls:,}", duration(p.seconds),
         ]
         for p in probes
     ]  # fmt: skip
@@ -70,6 +70,10 @@ def _table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) ->
 
 def _number(value: float | None, digits: int = 5) -> str:
     return ABSENT if value is None or not math.isfinite(value) else number(value, digits)
+
+
+def _objective(value: float | None) -> str:
+    return ABSENT if value is None or not math.isfinite(value) else objective(value)
 
 
 def _share(value: float | None, decimals: int = 0) -> str:

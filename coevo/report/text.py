@@ -10,8 +10,8 @@ from typing import cast
 
 from coevo.folder import RunFolder
 from coevo.records import Json
-from coevo.report.numbers import ABSENT, count, duration, number, percent, printable, table
-from coevo.statuses import valid_share
+from coevo.report.numbers import ABSENT, count, duration, number, objective, percent, printable, table
+from coevo.statuses import OUTRACED, valid_share
 
 CODE_LINES = 40
 """An answer longer than this is shown by its path alone."""
@@ -112,17 +112,17 @@ def _best(summary: Mapping[str, Json], folder: RunFolder) -> str:
     best: Mapping[str, Json] | None = summary["best"]
     if best is None:
         return ""
-    worth = f"objective {number(best['objective'])}"
+    worth = f"objective {objective(best['objective'])}"
     reference, baseline = summary["reference"], summary["baseline"]
     if reference is not None:
-        name, value = reference[0], number(reference[1])
+        name, value = reference[0], objective(reference[1])
         # There is no share of nothing.
         worth += (
             f"; {name} is {value}" if best["gap"] is None else f"; gap {percent(best['gap'], 2)} to {name} ({value})"
         )
     if baseline is not None:
         verb = "beats" if best["beats_baseline"] else "does not beat"
-        worth += f"; {verb} {baseline[0]} ({number(baseline[1])})"
+        worth += f"; {verb} {baseline[0]} ({objective(baseline[1])})"
     where = f"generation {best['generation']}, batch {best['batch']}, rollout {best['rollout']}"
     rows = [["best", worth], ["found in", where], ["path", str(best["path"])]]
     if best["splits"]:
@@ -135,7 +135,7 @@ def _on_split(split: str, verdict: Mapping[str, Json]) -> str:
     if verdict["status"] != "ok":
         return f"{split} {verdict['status']}"
     count = verdict["instances"]
-    return f"{split} {number(verdict['objective'])}" + (f" ({count:,} instances)" if count else "")
+    return f"{split} {objective(verdict['objective'])}" + (f" ({count:,} instances)" if count else "")
 
 
 def _answer(folder: RunFolder) -> str:
@@ -161,7 +161,7 @@ def _probes(probes: Sequence[Mapping[str, Json]]) -> str:
     rows = [
         [
             f"gen {p['generation']}", str(p["updates"]), str(p["answers"]), percent(p["valid_rate"]),
-            percent(p["better_rate"]), number(p["score"], 3), number(p["mean"]),
+            percent(p["better_rate"]), number(p["score"], 3), objective(p["mean"]),
         ]
         for p in probes
     ]  # fmt: skip
@@ -186,8 +186,8 @@ def _batches(batches: Sequence[Mapping[str, Json]]) -> str:
         rows.append(
             (
                 str(line["generation"]), str(line["batch"]), str(line["operator"]), str(line["members"]), str(total),
-                percent(valid_share(line["statuses"])), number(best),
-                number(fmean(objectives) if objectives else None), number(metrics.get("sigma")),
+                percent(valid_share(line["statuses"])), objective(best),
+                objective(fmean(objectives) if objectives else None), number(metrics.get("sigma")),
                 percent(metrics.get("moved")), number(metrics.get("informative")),
                 number(metrics.get("variance_ratio"), 3), number(metrics.get("cosine"), 2),
                 number(metrics.get("cosine_run"), 2), number(tokens / seconds if seconds else None, 3),
@@ -195,4 +195,7 @@ def _batches(batches: Sequence[Mapping[str, Json]]) -> str:
             )
         )  # fmt: skip
     told = [i for i in range(len(HEADS)) if any(row[i] not in ("", ABSENT) for row in rows)]
-    return table([[row[i] for i in told] for row in rows], [HEADS[i] for i in told])
+    drawn = table([[row[i] for i in told] for row in rows], [HEADS[i] for i in told])
+    stopped = sum(line["statuses"].get(OUTRACED, 0) for line in batches)
+    left_out = f"\n\nmeans leave out {count(stopped, 'outraced answer')}, whose objectives nobody knows"
+    return drawn + (left_out if stopped else "")

@@ -13,6 +13,7 @@ from coevo.errors import UserError
 from coevo.files import check_source
 
 _FUNCTIONS = ("instances", "solve", "objective")
+_OPTIONAL = ("bound", "work")
 
 
 class Problem(Protocol):
@@ -22,7 +23,8 @@ class Problem(Protocol):
     refuses it. It raises `FloatingPointError` for a number that is not finite.
 
     Optional, for races (`coevo.sandbox.racing`): `bound(instance) -> float`, which no solution of the instance
-    can beat, in the objective's own direction.
+    can beat, in the objective's own direction. And for limits `work(instance) -> float`, in any unit: how much longer
+    a heuristic may take for an instance than for another.
     """
 
     def instances(self, split: str, **options: object) -> list[object]:
@@ -50,6 +52,11 @@ def load_problem(file: Path) -> Problem:
     missing = [function for function in _FUNCTIONS if not callable(getattr(module, function, None))]
     if missing:
         raise UserError(f"problem {str(file)!r} defines no function {', '.join(map(repr, missing))}")
+    for name in _OPTIONAL:
+        if not callable(getattr(module, name, len)):
+            raise UserError(
+                f"problem {str(file)!r}: {name} is {vars(module)[name]!r}; expected a function of an instance, or none"
+            )
     return cast(Problem, module)
 
 

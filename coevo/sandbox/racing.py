@@ -92,7 +92,8 @@ class Track:
             if value < bound if minimize else value > bound:
                 raise UserError(
                     f"the problem's bound of instance {index} is {bound!r}, and a solution has {value!r}, which is "
-                    "better; mend `bound` in evaluate.py, or race no more: --set eoh.race=false"
+                    "better; mend `bound` in evaluate.py, or take it out so that nothing is stopped early, and go on "
+                    "with coevo resume"
                 )
 
     def lost(self, values: Sequence[float], bar: Bar) -> bool:

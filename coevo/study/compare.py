@@ -51,23 +51,69 @@ def arrange(configs: Mapping[Path, Mapping[str, Json]]) -> tuple[Frame, list[Sub
     """Which runs are an arm, from folder → configuration."""
     problems = {path: _problem(config) for path, config in configs.items()}
     labels = _labels({problems[path]: _name(config) for path, config in configs.items()})
-    kinds: dict[str, str] = {}
-    subjects: list[Subject] = []
+    # Of an arm there is one run with a seed in a cell; equal ones besides are arms of their own.
+    arms: list[tuple[str, list[Path]]] = []
+    cells = {path: Cell(labels[problems[path]]) if len(labels) > 1 else Cell() for path in configs}
     for path, config in configs.items():
-        seed, name = int(config.get("seed", 0)), str(config.get("name") or path.name)
-        cell = Cell(labels[problems[path]]) if len(labels) > 1 else Cell()
-        kind, taken = _kind(config), {(s.cell, s.arm, s.seed) for s in subjects}
-        alike = [arm for arm, of_arm in kinds.items() if of_arm == kind]
-        free = (
-            label
-            for label in (*alike, name.removesuffix(f"-s{seed}"), name)
-            if kinds.get(label, kind) == kind and (cell, label, seed) not in taken
-        )
-        arm = next(free, str(path))
-        kinds[arm] = kind
-        subjects.append(Subject(arm, seed, name, path, cell))
-    arms, seeds, cells = (tuple(dict.fromkeys(getattr(s, key) for s in subjects)) for key in ("arm", "seed", "cell"))
-    return Frame("comparison", arms, seeds, cells, ""), subjects
+        place, kind = (cells[path], _seed(config)), _kind(config)
+        free = [runs for of, runs in arms if of == kind and all((cells[p], _seed(configs[p])) != place for p in runs)]
+        # Runs of one folder belong together.
+        near = [runs for runs in free if any(p.parent == path.parent for p in runs)]
+        if chosen := (near or free)[:1]:
+            chosen[0].append(path)
+        else:
+            arms.append((kind, [path]))
+    names = _named({runs[0]: _own_names(runs[0], configs[runs[0]]) for _, runs in arms})
+    arm_of = {path: names[runs[0]] for _, runs in arms for path in runs}
+    subjects = [
+        Subject(arm_of[path], _seed(config), _own_names(path, config)[-1], path, cells[path])
+        for path, config in configs.items()
+    ]
+    arm, seed, cell = (tuple(dict.fromkeys(getattr(s, key) for s in subjects)) for key in ("arm", "seed", "cell"))
+    return Frame("comparison", arm, seed, cell, ""), subjects
+
+
+def _seed(config: Mapping[str, Json]) -> int:
+    return int(config.get("seed", 0))
+
+
+def _own_names(path: Path, config: Mapping[str, Json]) -> tuple[str, str]:
+    """A run's name without its seed, and whole."""
+    name = str(config.get("name") or path.name)
+    return name.removesuffix(f"-s{_seed(config)}"), name
+
+
+def _named(own: Mapping[Path, tuple[str, str]]) -> dict[Path, str]:
+    """A name for each arm, from the names of its first run: the shortest that no other arm has.
+
+    Arms of one name are told apart by the whole names of their runs, those whose names are equal by what differs in
+    their paths.
+    """
+    found: dict[Path, str] = {}
+    for path, (short, whole) in own.items():
+        rivals = [other for other, names in own.items() if names[0] == short]
+        if len(rivals) == 1:
+            found[path] = short
+        elif len({own[rival][1] for rival in rivals}) == len(rivals):
+            found[path] = whole
+        else:
+            place = _differing(path, rivals)
+            found[path] = f"{place}/{short}" if place else short
+    taken = list(found.values())
+    # Nothing but the whole path is sure to be no other's.
+    return {path: name if taken.count(name) == 1 else str(path) for path, name in found.items()}
+
+
+def _differing(path: Path, rivals: Sequence[Path]) -> str:
+    """The parts of a path's folders that not all of `rivals` begin or end with."""
+    every = [rival.absolute().parent.parts for rival in rivals]
+    least = min(len(parts) for parts in every)
+    begin = next((i for i in range(least) if len({parts[i] for parts in every}) > 1), least)
+    rest = [parts[begin:] for parts in every]
+    least = min(len(parts) for parts in rest)
+    end = next((i for i in range(least) if len({parts[-1 - i] for parts in rest}) > 1), least)
+    own = path.absolute().parent.parts[begin:]
+    return "/".join(own[: len(own) - end])
 
 
 def _problem(config: Mapping[str, Json]) -> str:

@@ -16,6 +16,8 @@ PAIRED = ("best", "test", "run_valid_rate")
 def comparison(frame: Frame, readings: Sequence[Reading]) -> dict[str, Json]:
     """Means, spreads and intervals are over the finished runs of an arm.
 
+    Where runs are compared that no study made, an arm that has none finished is compared by what it has so far.
+
     With problems or budgets there are `cells`, each with its `arms`; else there are just the `arms`.
     """
     cells = [
@@ -29,8 +31,15 @@ def comparison(frame: Frame, readings: Sequence[Reading]) -> dict[str, Json]:
         "baseline_arm": frame.arms[0],
         "seeds": list(frame.seeds),
         **({key: cells[0][key] for key in ("references", "arms")} if whole else {"cells": cells}),
-        "seconds": round(sum(r.numbers["seconds"] or 0.0 for r in readings), 3),
+        "calls": round(_total(readings, "calls")),
+        "tokens": round(_total(readings, "tokens")),
+        "seconds": round(_total(readings, "seconds"), 3),
     }
+
+
+def _total(readings: Sequence[Reading], name: str) -> float:
+    """What all runs have spent, finished or not."""
+    return sum(reading.numbers[name] or 0.0 for reading in readings)
 
 
 def cells_of(result: Mapping[str, Json]) -> list[dict[str, Json]]:
@@ -51,23 +60,26 @@ def _cell(frame: Frame, readings: Sequence[Reading]) -> dict[str, Json]:
     arms = {arm: [r for r in readings if r.run.arm == arm] for arm in frame.arms}
     return {
         "references": {split: list(pair) for split, pair in references.items()},
-        "arms": {arm: _arm(of_arm, first) for arm, of_arm in arms.items() if of_arm},
+        "arms": {arm: _arm(of_arm, first, so_far=not frame.source) for arm, of_arm in arms.items() if of_arm},
     }
 
 
-def _arm(readings: Sequence[Reading], first: Mapping[int, Reading]) -> dict[str, Json]:
+def _arm(readings: Sequence[Reading], first: Mapping[int, Reading], *, so_far: bool) -> dict[str, Json]:
     finished = [reading for reading in readings if reading.finished]
-    estimates = {name: estimate([r.numbers[name] for r in finished]) for name in NUMBERS}
+    so_far = so_far and not finished
+    counted = readings if so_far else finished
+    estimates = {name: estimate([r.numbers[name] for r in counted]) for name in NUMBERS}
     gains = {r.run.seed: _gain(r, first.get(r.run.seed)) for r in readings}
-    bests = [best for r in finished if (best := r.numbers["best"]) is not None]
+    bests = [best for r in counted if (best := r.numbers["best"]) is not None]
     return {
         **{name: found.mean for name, found in estimates.items()},
         "spread": {name: found.spread for name, found in estimates.items()},
         "interval": {name: _plain(found) for name, found in estimates.items()},
         "difference": {name: _difference(name, finished, first) for name in PAIRED},
-        "best_of_seeds": finished[0].judge.best(bests) if finished else None,
+        "best_of_seeds": counted[0].judge.best(bests) if counted else None,
         "valid_points": estimate(list(gains.values())).mean,
         "finished": len(finished),
+        "so_far": so_far,
         "runs": [_run(reading, gains[reading.run.seed]) for reading in readings],
     }
 

@@ -11,10 +11,12 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from coevo.affording import check_first_batch, token_counter
 from coevo.assembly import check_model, make_updaters
 from coevo.discovery import Plugins, Registries
 from coevo.errors import CoevoError, RunInterrupted, UserError
 from coevo.folder import RunFolder
+from coevo.interrupting import sigterm_interrupts
 from coevo.records import Json
 from coevo.services import RunServices
 from coevo.study.layers import who
@@ -42,6 +44,11 @@ def run_study(
         CheckFailedError: the journal of a run was changed.
         RunInterrupted: Ctrl-C or SIGTERM; the same command goes on.
     """
+    with sigterm_interrupts():
+        return _run_study(file, runs, plugins, quiet=quiet, live=live)
+
+
+def _run_study(file: str | Path, runs: str, plugins: Plugins | None, *, quiet: bool, live: bool) -> dict[str, Json]:
     study, plugins = read_study(Path(file), runs, plugins)
     if (study.folder / "config.toml").exists():
         raise UserError(f"{str(study.folder)!r} is a run; give the study another name")
@@ -77,8 +84,10 @@ def check_parts(run: PlannedRun, registries: Registries) -> None:
     try:
         task = registries.tasks.create(config.task, config.options.get(config.task, {}))
         try:
-            make_updaters(config, registries, task.brief(), RunServices(config.seed, run.subject.path))
+            services = RunServices(config.seed, run.subject.path)
+            parts = make_updaters(config, registries, task.brief(), services)
             check_model(config, registries)
+            check_first_batch(config, task, parts, services, token_counter(config, registries))
         finally:
             getattr(task, "close", lambda: None)()
     except UserError as error:

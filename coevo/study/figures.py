@@ -11,7 +11,7 @@ from coevo.learning import Point
 from coevo.records import Json
 from coevo.report import html
 from coevo.report.canvas import Figure
-from coevo.report.plots import Curve, Panel, comparison, save, svg_text
+from coevo.report.plots import Curve, Panel, comparison, legend, save, svg_text
 from coevo.study import tables
 from coevo.study.frame import Cell, Frame
 from coevo.study.results import Reading
@@ -37,7 +37,7 @@ def page(frame: Frame, result: Mapping[str, Json], figure: Figure) -> str:
     curves = html.Picture(
         svg_text(figure),
         "Thin: a seed. Thick: the mean over seeds. A probe asks the weights as they are then the same each time; "
-        "its calls count as well.",
+        f"its calls count as well. {legend(figure)}".rstrip(),
     )
     drawn = [_drawn(grid) for grid in tables.grids(result)]
     measures = [html.Note(line, "quiet") for line in tables.measures(result)]

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from coevo import holdout
-from coevo.errors import CoevoError
+from coevo.errors import CheckFailedError, CoevoError
 from coevo.folder import RunFolder
+from coevo.journal import History
 from coevo.learning import Judge, Point, points
 from coevo.records import Json
 from coevo.study.frame import Subject
@@ -24,7 +25,7 @@ NUMBERS = (
     *AT_END, "best", "gap", *HELD_OUT, "run_valid_rate", "search_valid_rate", "calls", "tokens", "seconds", "updates",
     "zero_updates", *OF_WEIGHTS,
 )  # fmt: skip
-FINISHED, FAILED, WAITING = "finished", "failed", "waiting"
+FINISHED, FAILED, WAITING, DAMAGED = "finished", "failed", "waiting", "damaged"
 
 References: TypeAlias = Mapping[str, tuple[str, float]]
 
@@ -34,8 +35,8 @@ class Reading:
     """One run as its folder tells it.
 
     Attributes:
-        status: `finished`, `failed`, `interrupted`, `running`, or `waiting` before it began.
-        message: why it failed, else empty.
+        status: `finished`, `failed`, `interrupted`, `running`, `damaged`, or `waiting` before it began.
+        message: why it failed or what is damaged, else empty.
         numbers: those of NUMBERS; None is what cannot be told. Gaps and rates are shares.
         references: split → name and value of what its gap is measured to.
     """
@@ -62,30 +63,36 @@ def read(run: Subject, failure: str = "") -> Reading:
         run: which.
         failure: why it failed in this process; its journal may have had no time to say so.
 
-    A run that is damaged has failed, and says of what.
+    Of a run that is damaged it is what its journal says before the damage.
     """
     if not run.begun:
         return Reading(run, FAILED if failure else WAITING, failure)
+    folder, info, damage = RunFolder(run.path), dict[str, Json](), ""
+    history, broken = folder.journal.sound()
     try:
-        return _read(run, RunFolder(run.path), failure)
+        info = folder.info()
+    except CheckFailedError as error:
+        damage = str(error)
+    damage = " ".join((str(broken) if broken else damage).split())
+    try:
+        return _read(run, folder, history, info, failure, damage)
     except CoevoError as error:
-        return Reading(run, FAILED, failure or " ".join(str(error).split()))
+        return Reading(run, FAILED if failure else DAMAGED, failure or " ".join(str(error).split()))
 
 
-def _read(run: Subject, folder: RunFolder, failure: str) -> Reading:
-    summary = summarize(folder)
-    status = summary["status"]
-    if failure:
-        status = FAILED
-    info = folder.info()
+def _read(
+    run: Subject, folder: RunFolder, history: History, info: Mapping[str, Json], failure: str, damage: str
+) -> Reading:
+    summary = summarize(folder, history, info)
+    status = FAILED if failure else DAMAGED if damage else summary["status"]
     judge, references = Judge.of(info), _references(info)
-    batches, probes = points(folder.journal.history().told, judge)
+    batches, probes = points(history.told, judge)
     best = summary["best"]
     numbers: dict[str, float | None] = {
         "valid_rate": None, "better_rate": None, "score": None,
         "best": None if best is None else best["objective"],
         "gap": None if best is None else best["gap"],
-        **dict.fromkeys(HELD_OUT), **_held_out({} if best is None else best["splits"], references, judge),
+        **dict.fromkeys(HELD_OUT), **_held_out({} if best is None or damage else best["splits"], references, judge),
         "run_valid_rate": summary["valid_rate"],
         "search_valid_rate": _last_rate(batches),
         # What the results are made of: that a run was killed is no property of its method.
@@ -98,7 +105,7 @@ def _read(run: Subject, folder: RunFolder, failure: str) -> Reading:
         # Before its end a run's last probe is of some generation, and says nothing of the end.
         last = probes[-1]
         numbers |= {"valid_rate": last.valid, "better_rate": last.better, "score": last.score}
-    message = (failure or summary["message"]) if status == FAILED else ""
+    message = {FAILED: failure or summary["message"], DAMAGED: damage}.get(status, "")
     return Reading(run, status, message, numbers, batches, probes, judge, references)
 
 

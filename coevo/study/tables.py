@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from coevo.records import Json
-from coevo.report.numbers import ABSENT, duration, number, percent, table
+from coevo.report.numbers import ABSENT, count, duration, number, objective, percent, table
 from coevo.study.comparison import cells_of, runs_of
-from coevo.study.results import FINISHED, Reading
+from coevo.study.results import DAMAGED, FINISHED, Reading
 from coevo.study.statistics import CONFIDENCE
 
 Rows = list[list[str]]
@@ -37,15 +37,20 @@ def grids(result: Result) -> list[Grid]:
     """What the weights answer at the end, what the search has found and spent, what reached the served weights."""
     arms = [arm for cell in cells_of(result) for arm in cell["arms"].values()]
     found = [_found(result), _spent(result)]
-    if any(run["valid_rate"] is not None for run in runs_of(result)) or not _has_axes(result):
+    if any(run["valid_rate"] is not None for run in runs_of(result)):
         found.insert(0, _at_end(result))
     return [*found, _weights(result)] if any(arm["cosine"] is not None for arm in arms) else found
 
 
 def text(result: Result) -> str:
     """The tables for a terminal, then what failed."""
-    head = f"{_titled(result)}: {finished(result)}, {duration(result['seconds'])} in all"
-    drawn = (f"{grid.caption}:\n{table(grid.rows, grid.heads)}" for grid in grids(result))
+    spent = (
+        f"{count(result['calls'], 'call')}, {count(result['tokens'], 'token')}, {duration(result['seconds'])} in all"
+    )
+    head = f"{_titled(result)}: {finished(result)}; {spent}"
+    # A mean leaves out what is not finished, so its numbers are told by themselves.
+    unfinished = [every_run(result)] if failed(result) and not result["file"] else []
+    drawn = (f"{grid.caption}:\n{table(grid.rows, grid.heads)}" for grid in [*grids(result), *unfinished])
     return "\n\n".join([head, *drawn, *_lines(measures(result)), *_lines(failures(result))])
 
 
@@ -64,7 +69,7 @@ def every_run(result: Result) -> Grid:
     rows = [
         [
             str(r["name"]), str(r["status"]), percent(r["valid_rate"], 1), percent(r["better_rate"], 1),
-            number(r["score"], 3), number(r["best"]), percent(r["gap"], 2), number(r["test"]),
+            number(r["score"], 3), objective(r["best"]), percent(r["gap"], 2), objective(r["test"]),
             percent(r["test_gap"], 2), percent(r["run_valid_rate"]), number(r["updates"]), number(r["zero_updates"]),
             number(r["calls"]), number(r["tokens"]), _time(r["seconds"]),
         ]
@@ -80,13 +85,18 @@ def ending(reading: Reading) -> str:
     if numbers["valid_rate"] is not None:
         words.append(f"{percent(numbers['valid_rate'])} of the last probe valid")
     if numbers["best"] is not None:
-        words.append(f"best {number(numbers['best'])}")
+        words.append(f"best {objective(numbers['best'])}")
     return ", ".join([*words, duration(numbers["seconds"] or 0.0)])
 
 
 def failed(result: Result) -> list[Mapping[str, Json]]:
     """Runs that are not finished."""
     return [run for run in runs_of(result) if run["status"] != FINISHED]
+
+
+def damaged(result: Result) -> list[Mapping[str, Json]]:
+    """Runs whose folder is damaged."""
+    return [run for run in runs_of(result) if run["status"] == DAMAGED]
 
 
 def failures(result: Result) -> list[str]:
@@ -107,7 +117,7 @@ def measures(result: Result) -> list[str]:
     """A line for each problem: what its gaps are measured to."""
     lines: dict[str, None] = {}
     for cell in cells_of(result):
-        told = [f"{split} to {name} {number(value, 7)}" for split, (name, value) in cell["references"].items() if value]
+        told = [f"{split} to {name} {objective(value)}" for split, (name, value) in cell["references"].items() if value]
         if told:
             lines[f"gaps{' of ' if cell['problem'] else ''}{cell['problem']}: {', '.join(told)}"] = None
     return list(lines)
@@ -119,10 +129,6 @@ def _lines(lines: Sequence[str]) -> list[str]:
 
 def _titled(result: Result) -> str:
     return f"study {result['study']}" if result["file"] else str(result["study"])
-
-
-def _has_axes(result: Result) -> bool:
-    return "cells" in result
 
 
 def _arms(result: Result) -> Iterator[tuple[list[str], str, Result]]:
@@ -167,12 +173,12 @@ def _at_end(result: Result) -> Grid:
 def _found(result: Result) -> Grid:
     columns: list[Column] = [
         ("runs", _counted),
-        ("best, mean", lambda arm: number(arm["best"])),
+        ("best, mean", lambda arm: objective(arm["best"])),
         ("spread", lambda arm: number(arm["spread"]["best"], 2)),
         (INTERVAL, lambda arm: _interval(arm["interval"]["best"])),
-        ("best of all", lambda arm: number(arm["best_of_seeds"])),
+        ("best of all", lambda arm: objective(arm["best_of_seeds"])),
         ("gap", lambda arm: percent(arm["gap"], 2)),
-        ("test", lambda arm: number(arm["test"])),
+        ("test", lambda arm: objective(arm["test"])),
         ("test gap", lambda arm: percent(arm["test_gap"], 2)),
     ]
     return _grid(result, "The best program of each run, mean over seeds", columns)
@@ -204,7 +210,7 @@ def _weights(result: Result) -> Grid:
 
 
 def _counted(arm: Result) -> str:
-    return f"{arm['finished']} of {len(arm['runs'])}"
+    return f"{arm['finished']} of {len(arm['runs'])}{', so far' if arm['so_far'] else ''}"
 
 
 def _time(seconds: float | None) -> str:
@@ -212,7 +218,7 @@ def _time(seconds: float | None) -> str:
 
 
 def _interval(ends: Sequence[float] | None) -> str:
-    return ABSENT if ends is None else f"{number(ends[0])} to {number(ends[1])}"
+    return ABSENT if ends is None else f"{objective(ends[0])} to {objective(ends[1])}"
 
 
 def _each(arm: Result, name: str, told: Callable[[float | None], str]) -> str:

@@ -19,6 +19,10 @@ Turn: TypeAlias = tuple[str, int]
 """An operator and how many offspring it makes."""
 
 
+MOST_OFFSPRING = 1_000_000
+"""Of one operator in a generation: more would not fit into memory."""
+
+
 class Turns:
     """Draws the turns of a generation.
 
@@ -43,6 +47,8 @@ class Turns:
     ) -> None:
         if not operators:
             raise ValueError("operators is empty; name at least one, such as 'e1'")
+        more = "multiples" if variant == "paper" else "weights"
+        check_once("operators", operators, f"; for more of its offspring: {more}.{{name}} = 2")
         check_names("weights", list(weights), operators)
         for name, weight in weights.items():
             most = 1.0 if variant == "paper" else math.inf
@@ -54,6 +60,11 @@ class Turns:
         for name, multiple in self._multiples.items():
             if multiple < 1:
                 raise ValueError(f"multiples gives {name!r} {multiple}; expected at least 1, or weights.{name} = 0")
+            if multiple * offspring > MOST_OFFSPRING:
+                raise ValueError(
+                    f"multiples gives {name!r} {multiple}, which makes {multiple * offspring:,} offspring; expected at "
+                    f"most {MOST_OFFSPRING:,}"
+                )
         if self._multiples and variant != "paper":
             raise ValueError(f"multiples are for variant 'paper'; in {variant!r} weights say who makes how many")
         self._variant: Variant = variant
@@ -87,6 +98,17 @@ class Turns:
         else:
             chances = self._weights + float(np.prod(1.0 - self._weights)) * shares
         return float(sum(chance for name, chance in zip(self._operators, chances, strict=True) if name in of))
+
+
+def check_once(option: str, given: Sequence[str], more: str = "") -> None:
+    """Refuse a name that is there twice; `more` says what to do instead, with `{name}` in it.
+
+    Raises:
+        ValueError: which.
+    """
+    for name in given:
+        if given.count(name) > 1:
+            raise ValueError(f"{option} names {name!r} twice{more.format(name=name)}")
 
 
 def check_names(option: str, given: Sequence[str], known: Sequence[str]) -> None:

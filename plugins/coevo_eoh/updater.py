@@ -20,12 +20,13 @@ from coevo_eoh.credit import CreditKind, credited, parent_data
 from coevo_eoh.failures import Broken, latest, to_mend
 from coevo_eoh.population import Heuristic, draw_parents, spread, survivors
 from coevo_eoh.prompts import OPERATORS, render, render_repair
-from coevo_eoh.turns import Turn, Turns, Variant, check_names
+from coevo_eoh.turns import Turn, Turns, Variant, check_names, check_once
 
 PARENTS = {"m1": 1, "m2": 1, "m3": 1}
 """Operators with a fixed number of parents; `e1` and `e2` take the option."""
 
 ADAPTING = ("m1", "m2")
+PARENTS_SHOWN = 2
 
 FIRST_BATCHES: Mapping[Variant, int] = {"paper": 4, "v0.2": 1}
 FIRST_DRAWS: Mapping[Variant, int] = {"paper": 1, "v0.2": 2}
@@ -75,8 +76,8 @@ class EvolutionOfHeuristics:
             since their credit counts what equals other offspring of the generation.
 
     Raises:
-        ValueError: no program search, an unknown operator, a weight out of range, or `adapt` or `weights` names an
-            operator that is not used.
+        ValueError: no program search, an unknown operator or one that is named twice, a weight out of range, more
+            parents than there are, or `adapt` or `weights` names an operator that is not used.
     """
 
     def __init__(
@@ -90,8 +91,8 @@ class EvolutionOfHeuristics:
         weights: dict[str, float] | None = None,
         multiples: dict[str, int] | None = None,
         adapt: tuple[str, ...] | None = None,
-        parents: Count = 2,
-        offspring: Annotated[int | None, Field(ge=1)] = None,
+        parents: Count = PARENTS_SHOWN,
+        offspring: Annotated[int | None, Field(ge=1, le=100_000)] = None,
         show_objectives: bool = True,
         show_failures: bool = False,
         repair: bool = False,
@@ -109,9 +110,15 @@ class EvolutionOfHeuristics:
         check_names("operators", operators, ("i1", *OPERATORS))
         self._size, self._offspring = population, offspring or population
         self._turns = Turns(variant, operators, weights or {}, self._offspring, multiples)
+        for name in adapt or ():
+            check_names("adapt", [name], operators)
+            if not self._turns.expected([name]):
+                raise ValueError(f"adapt names {name!r}, whose weight is 0, so that it never has a batch")
         if adapt is None:
             adapt = tuple(operator for operator in operators if operator in ADAPTING)
-        check_names("adapt", adapt, operators)
+        check_once("adapt", adapt)
+        if parents > max(population, PARENTS_SHOWN):
+            raise ValueError(f"parents got {parents}, and a population of {population} has no more than that to show")
         self.adapting_batches = self._turns.expected(adapt)
         self._services, self._brief = services, brief
         self._variant: Variant = variant
@@ -131,6 +138,9 @@ class EvolutionOfHeuristics:
         self._asked_for = ""  # the operator of the batch before a repair
         self._generation, self._position = -1, 0
         self._order: tuple[Turn, ...] | None = None  # the turns of this generation, once they are drawn
+
+    sized_by = "eoh.population"
+    """What makes the first batch smaller, for whoever has a budget that is too small for it."""
 
     @property
     def population(self) -> tuple[Heuristic, ...]:

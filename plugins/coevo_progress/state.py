@@ -9,6 +9,8 @@ from statistics import fmean
 
 from coevo import BatchReport, GenerationReport, Rollout, RunInfo
 from coevo.learning import Judge
+from coevo.objectives import written
+from coevo.statuses import OUTRACED
 
 BETTER_IS_LESS = "minimize"
 
@@ -160,7 +162,7 @@ def against_baseline(objective: float, info: RunInfo) -> str:
         return ""
     name, value = info.baseline
     beats = objective < value if info.direction == BETTER_IS_LESS else objective > value
-    return f"{'beats' if beats else 'does not beat'} {name} ({value:.5g})"
+    return f"{'beats' if beats else 'does not beat'} {name} ({written(value)})"
 
 
 def signs_of_life(metrics: Mapping[str, float], members: int) -> list[str]:
@@ -208,9 +210,11 @@ def batch_line(report: BatchReport, info: RunInfo) -> str:
     words = [f"{total} answers", f"{100.0 * report.valid_rate:.0f} % valid"]
     if report.best is not None:
         best = report.best.objective
-        words += [f"best {best:.5g}", *filter(None, (gap(best, info), against_baseline(best, info)))]
+        words += [f"best {written(best)}", *filter(None, (gap(best, info), against_baseline(best, info)))]
     if report.objectives:
-        words.append(f"mean {fmean(report.objectives):.5g}")
+        stopped = report.statuses.get(OUTRACED, 0)
+        left_out = f" (without {stopped} outraced)" if stopped else ""
+        words.append(f"mean {written(fmean(report.objectives))}{left_out}")
     words += signs_of_life(report.metrics, report.members)
     if report.seconds > 0.0:
         words.append(f"{tokens / report.seconds:.0f} tokens/s")

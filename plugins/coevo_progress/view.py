@@ -10,6 +10,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from coevo.objectives import written
 from coevo_progress.state import State, against_baseline, beside_first, clock, gap, signs_of_life
 
 REDRAWS_A_SECOND = 4
@@ -47,7 +48,7 @@ class View:
         grid.add_row("batch", self._batch())
         best = state.best_now()
         if best is not None:
-            words = [f"{best:.6g}", gap(best, state.info), against_baseline(best, state.info)]
+            words = [written(best), gap(best, state.info), against_baseline(best, state.info)]
             grid.add_row("best", Text(", ".join(filter(None, words))))
         if state.adapted is not None:
             alive = signs_of_life(state.adapted.metrics, state.adapted.members)
@@ -79,7 +80,7 @@ class View:
         words = [f"{tally.done}{f'/{expected}' if expected else ''} answers"]
         words.append(f"{100.0 * tally.valid / tally.done:.0f} % valid")
         if tally.objectives:
-            words.append(f"mean {fmean(tally.objectives):.5g}")
+            words.append(f"mean {written(fmean(tally.objectives))}")
         seconds = self._state.clock() - self._state.batch_started
         if seconds > 0.0:
             words.append(f"{tally.tokens / seconds:.0f} tokens/s")

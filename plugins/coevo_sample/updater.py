@@ -39,13 +39,14 @@ class Sample:
     """
 
     adapting_batches = 1
+    sized_by = "sample.batch"
 
     def __init__(
         self,
         *,
         services: Services,
         brief: Brief,
-        batch: Annotated[int, Field(ge=1)] = BATCH,
+        batch: Annotated[int, Field(ge=1, le=1_000_000)] = BATCH,
         credit: Credit = "baseline",
     ) -> None:
         if brief.hole == "none":

@@ -38,7 +38,7 @@ class VllmEngine(AdaptingEngine):
     Leases queue, and leasing what is served already costs nothing.
     """
 
-    nested_options: ClassVar[Mapping[str, Callable[[], list[Option]]]] = {"options": arguments}
+    option_tables: ClassVar[Mapping[str, Callable[[], list[Option]]]] = {"options": arguments}
 
     def __init__(
         self,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,4 +67,7 @@ def _factory(folder: Path) -> Callable[..., HeuristicTask]:
     ) -> HeuristicTask:
         return HeuristicTask(str(folder), hole, workers, cpu_seconds, memory_mb, instance_options, cache)
 
+    make.__doc__ = HeuristicTask.__init__.__doc__
+    # An attribute, as a method of a class would be: `coevo options` asks for it.
+    vars(make)["nested_options"] = partial(HeuristicTask.nested_options, str(folder))
     return make

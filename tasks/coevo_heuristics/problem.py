@@ -5,15 +5,21 @@ Everything a user can get wrong in the folder is a `UserError` of one line that 
 
 from __future__ import annotations
 
-import difflib
+import keyword
+import math
+import re
 import tomllib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, cast
+from typing import Annotated, Any, Literal, TypeAlias, cast
 
 import pydantic
 
 from coevo.errors import UserError
 from coevo.files import read_text
+from coevo.registry import did_you_mean
 from coevo.sandbox import Limits
 
 HoleKind: TypeAlias = Literal["expression", "function"]
@@ -30,12 +36,9 @@ class _Strict(pydantic.BaseModel):
     def _know_all_keys(cls, value: object) -> object:
         if isinstance(value, dict):
             known = list(cls.model_fields)
-            keys = list(cast("dict[str, object]", value))
-            for key in keys:
+            for key in cast("dict[str, object]", value):
                 if key not in known:
-                    close = difflib.get_close_matches(key, known, n=1)
-                    hint = f"did you mean {close[0]!r}?" if close else f"expected one of: {', '.join(known)}"
-                    raise ValueError(f"unknown key {key!r}; {hint}")
+                    raise ValueError(f"unknown key {key!r}{did_you_mean(key, known)}")
         return cast(object, value)
 
 
@@ -63,19 +66,20 @@ class HoleTable(_Strict):
 
 
 _LIMITS = Limits()
+Seconds: TypeAlias = Annotated[float, pydantic.Field(gt=0, allow_inf_nan=False)]
 
 
 class LimitsTable(_Strict):
     """`[limits]` of one candidate, see `coevo.sandbox.Limits`.
 
     Attributes:
-        held_out_cpu_seconds: takes the place of `cpu_seconds` on splits other than the search split, which are
-            larger as a rule and evaluated once; None is `cpu_seconds` there too.
+        held_out_cpu_seconds: takes the place of `cpu_seconds` on splits other than the search split, of all of them
+            or by the name of each; where nothing is given `cpu_seconds` grows with the instances (see `growth`).
     """
 
-    cpu_seconds: float = pydantic.Field(default=_LIMITS.cpu_seconds, gt=0)
-    held_out_cpu_seconds: float | None = pydantic.Field(default=None, gt=0)
-    wall_seconds: float | None = pydantic.Field(default=None, gt=0)
+    cpu_seconds: Seconds = _LIMITS.cpu_seconds
+    held_out_cpu_seconds: dict[str, Seconds] | Seconds | None = None
+    wall_seconds: Seconds | None = None
     memory_mb: int = pydantic.Field(default=_LIMITS.memory_mb, gt=0)
     output_kb: int = pydantic.Field(default=_LIMITS.output_kb, gt=0)
     file_mb: int = pydantic.Field(default=_LIMITS.file_mb, gt=0)
@@ -122,7 +126,7 @@ class ProblemTable(_Strict):
 
     @pydantic.model_validator(mode="after")
     def _hangs_together(self) -> ProblemTable:
-        if not self.entry.isidentifier():
+        if not _is_name(self.entry):
             raise ValueError(f"entry {self.entry!r} is no name of a function")
         if "train" not in self.splits:
             raise ValueError("[splits] has no 'train', which is what a search sees")
@@ -133,11 +137,85 @@ class ProblemTable(_Strict):
                 raise ValueError(
                     f"[splits] has {self.splits[name]!r} as 'test' and as {name!r}, which a search may see"
                 )
-        marked = [r.split for r in self.references if r.baseline]
-        for split in marked:
-            if marked.count(split) > 1:
-                raise ValueError(f"two references of split {split!r} are the baseline; one may be")
+        for kind, hole in self.holes.items():
+            _check_hole(kind, hole, self.entry)
+        _check_references(self.references, self.splits)
+        given = self.limits.held_out_cpu_seconds
+        known = [*self.splits, *self.splits.values(), *(r.split for r in self.references)]
+        for split in given if isinstance(given, dict) else ():
+            if split not in known:
+                said = f"limits.held_out_cpu_seconds names split {split!r}"
+                raise ValueError(said + did_you_mean(split, list(dict.fromkeys(known))))
+            if self.splits.get(split, split) == self.splits["train"]:
+                raise ValueError(f"limits.held_out_cpu_seconds names {split!r}, the search split; write cpu_seconds")
         return self
+
+
+def _is_name(text: str) -> bool:
+    return text.isidentifier() and not keyword.iskeyword(text)
+
+
+def _check_hole(kind: HoleKind, hole: HoleTable, entry: str) -> None:
+    """Refuse what a hole of the kind cannot be.
+
+    Raises:
+        ValueError: the signature does not fit, an argument is named twice, or a function hole replaces a text.
+    """
+    where = f"holes.{kind}"
+    for name, times in Counter(name for name, _ in hole.arguments).items():
+        if times > 1 or not _is_name(name):
+            raise ValueError(f"{where}.arguments names {name!r}" + (" twice" if times > 1 else ", which is no name"))
+    if kind == "function":
+        if not re.match(rf"\s*def\s+{re.escape(entry)}\s*\(", hole.signature):
+            raise ValueError(f"{where}.signature got {hole.signature!r}; expected one of the entry, 'def {entry}(…):'")
+        if hole.replace:
+            raise ValueError(
+                f"{where}.replace got {hole.replace!r}, which is for expression holes; a function replaces what stands "
+                "between '# coevo: hole' and '# coevo: end'"
+            )
+    elif not re.fullmatch(r"\s*[^\W\d]\w*\s*=\s*", hole.signature):
+        raise ValueError(f"{where}.signature got {hole.signature!r}; expected what is assigned to, such as 'score ='")
+
+
+def _check_references(references: tuple[ReferenceTable, ...], splits: Mapping[str, str]) -> None:
+    """Refuse references that contradict each other, and splits that are likely misspelt.
+
+    Whether a split that only a reference names exists is known to evaluate.py alone, and loading it would show a
+    search what is held out; `coevo check` does.
+
+    Raises:
+        ValueError: the first thing that is wrong.
+    """
+    seen: set[tuple[str, str]] = set()
+    for reference in references:
+        name, split = reference.name, reference.split
+        if (name, split) in seen:
+            raise ValueError(f"reference {name!r} of split {split!r} is there twice")
+        seen.add((name, split))
+        if hint := _misspelt(split, splits):
+            raise ValueError(f"reference {name!r} belongs to split {split!r}, which [splits] does not have{hint}")
+    baselines = {reference.name for reference in references if reference.baseline}
+    marked: dict[str, str] = {}
+    for reference in references:
+        if reference.name in baselines:
+            # Its name counts on every split, by either of the split's names.
+            actual = splits.get(reference.split, reference.split)
+            other = marked.setdefault(actual, reference.name)
+            if other != reference.name:
+                raise ValueError(
+                    f"two references of split {reference.split!r} are the baseline, {other!r} and "
+                    f"{reference.name!r}; one may be"
+                )
+
+
+def _misspelt(split: str, splits: Mapping[str, str]) -> str:
+    """A did-you-mean for a name that resembles one of [splits] in more than its numbers (`test20` and `test50`)."""
+    known = list(dict.fromkeys([*splits, *splits.values()]))
+    letters = [re.split(r"\d", name)[0] for name in [split, *known]]
+    if split in known or letters[0] in letters[1:]:
+        return ""
+    hint = did_you_mean(split, known)
+    return hint if hint.startswith("; did") else ""
 
 
 class Problem:
@@ -177,17 +255,36 @@ class Problem:
             known.setdefault(name, name)
         return known
 
-    def limits(self, cpu_seconds: float | None = None, memory_mb: int | None = None, held_out: bool = False) -> Limits:
-        """Limits of one candidate, on the search split or on one that is held out; what is not None overrides."""
-        values: dict[str, Any] = self.table.limits.model_dump()
-        longer = values.pop("held_out_cpu_seconds")
-        if held_out and longer is not None:
-            values["cpu_seconds"] = longer
+    def limits(self, cpu_seconds: float | None = None, memory_mb: int | None = None) -> Limits:
+        """Limits of one candidate on the search split; what is not None overrides."""
+        values: dict[str, Any] = self.table.limits.model_dump(exclude={"held_out_cpu_seconds"})
         if cpu_seconds is not None:
             values["cpu_seconds"] = cpu_seconds
         if memory_mb is not None:
             values["memory_mb"] = memory_mb
         return Limits(**values)
+
+    def held_out_limits(self, search: Limits, split: str, growth: float) -> Limits:
+        """Limits of one candidate on another split than the search split.
+
+        CPU time, wall-clock time and the size of the answer grow alike; memory, files and processes do not.
+
+        Args:
+            search: those of the search split, overridden or not.
+            split: as evaluate.py calls it.
+            growth: how many times the work of the search split it is.
+        """
+        given = self.table.limits.held_out_cpu_seconds
+        if isinstance(given, dict):
+            given = next((given[name] for name in given if self.splits.get(name, name) == split), None)
+        # What overrides the limit of the search overrides the others in proportion.
+        times = growth if given is None else given / self.table.limits.cpu_seconds
+        return replace(
+            search,
+            cpu_seconds=search.cpu_seconds * times,
+            wall_seconds=None if search.wall_seconds is None else search.wall_seconds * max(times, growth),
+            output_kb=math.ceil(search.output_kb * max(times, growth)),
+        )
 
     def read(self, name: str) -> str:
         """The text of a file of the folder that problem.toml names."""
@@ -213,5 +310,11 @@ def _first_complaint(error: pydantic.ValidationError) -> str:
     said = first["msg"].removeprefix("Value error, ")
     if first["type"] == "missing":
         return f"key {key!r} is missing"
+    value: object = first["input"]
     said = said[:1].lower() + said[1:]
-    return f"key {key!r}: {said}" if key else said
+    if not key or first["type"] == "value_error":
+        return f"key {key!r}: {said}" if key else said
+    if first["type"] == "literal_error" and isinstance(value, str):
+        expected = re.findall("'([^']+)'", str(first.get("ctx", {}).get("expected", "")))
+        return f"key {key!r} got {value!r}{did_you_mean(value, expected)}"
+    return f"key {key!r} got {value!r}: {said}" if isinstance(value, str | int | float) else f"key {key!r}: {said}"

@@ -14,13 +14,16 @@ from coevo.errors import UserError
 from coevo.interfaces import Brief
 from coevo.places import expanded
 from coevo.records import Completion, Context, EpisodeResult, Example, Json, Request, Rollout
-from coevo.sandbox import Bar, Evaluation, Evaluator
+from coevo.registry import Option
+from coevo.sandbox import Bar, Evaluation, Evaluator, Limits
 from coevo.statuses import BAR
 from coevo_heuristics.briefing import PROMPT, make_brief
 from coevo_heuristics.cache import EvaluationCache, Kept, default_folder
 from coevo_heuristics.canonical import code_key
+from coevo_heuristics.growth import growth
 from coevo_heuristics.identity import NoIdentityError, evaluator_key
 from coevo_heuristics.memory import Memory
+from coevo_heuristics.options import check_instance_options, nested_options
 from coevo_heuristics.parser import Answer, parse_expression, parse_function
 from coevo_heuristics.problem import HoleKind, HoleTable, Problem
 from coevo_heuristics.rendering import load_template
@@ -72,9 +75,10 @@ class HeuristicTask:
                 raise ValueError(f"{name} must be greater than 0, got {value}")
         self.problem = Problem(expanded(folder))
         self.template = load_template(self.problem, self.problem.hole(hole))
-        self._limits = {held_out: self.problem.limits(cpu_seconds, memory_mb, held_out) for held_out in (False, True)}
+        self._limits = {self.problem.splits[TRAIN]: self.problem.limits(cpu_seconds, memory_mb)}
         self._workers = workers
         self._options = dict(instance_options or {})
+        check_instance_options(self.problem, self._options)
         self._brief = make_brief(self.problem, self.template, references=not self._options)
         self._arguments = frozenset(name for name, _ in self._brief.arguments)
         self._lock = threading.Lock()
@@ -82,6 +86,11 @@ class HeuristicTask:
         folder_of_cache = default_folder() if cache else None
         self._kept = None if folder_of_cache is None else Kept(EvaluationCache(folder_of_cache), self._identity)
         self._memory = Memory(self._evaluator, self._kept)
+
+    @staticmethod
+    def nested_options(folder: str = "") -> list[Option]:
+        """What `instance_options` may hold for the problem in a folder, for `coevo options`; nothing without one."""
+        return nested_options(expanded(folder)) if folder else []
 
     def start(self) -> None:
         """Start the sandbox of the search split and evaluate the seed heuristic there.
@@ -191,15 +200,22 @@ class HeuristicTask:
         isolation = (started or self._evaluator(split)).isolation
         if not (isolation["files"] or isolation["user"]):
             return None  # candidates are the run's own user here, and could write into the cache
-        limits = self._limits[split != self.problem.splits[TRAIN]]
         try:
-            return evaluator_key(self.problem, split, limits, self._options, isolation)
+            return evaluator_key(self.problem, split, self._limits_of(split), self._options, isolation)
         except NoIdentityError as error:
             assert self._kept is not None
             self._kept.cache.turn_off(f"is not used: {error}")
             return None
 
+    def _limits_of(self, split: str) -> Limits:
+        """Those of the search split, or what they are on `split`, whose instances are only now loaded."""
+        if (found := self._limits.get(split)) is None:
+            search, times = self._limits[self.problem.splits[TRAIN]], growth(self.problem, split, self._options)
+            found = self._limits[split] = self.problem.held_out_limits(search, split, times)
+        return found
+
     def _evaluator(self, split: str) -> Evaluator:
+        limits = self._limits_of(split)
         with self._lock:
             evaluator = self._evaluators.get(split)
             if evaluator is None:
@@ -207,7 +223,7 @@ class HeuristicTask:
                     self.problem.folder,
                     split,
                     self.template.entry.name,
-                    limits=self._limits[split != self.problem.splits[TRAIN]],
+                    limits=limits,
                     workers=self._workers,
                     options=self._options,
                 )

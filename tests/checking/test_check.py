@@ -201,7 +201,7 @@ def test_a_fault_of_the_splits_is_found(change, hall, old, new, name, part):
     [
         ('test = "test"\n', "", "split test", "warning", "luck cannot be told from skill"),
         ('"maximize"', '"minimize"', "reference highest_price", "failure", "means that smaller is better"),
-        ('split = "train"\nvalue = 18', 'split = "tests"\nvalue = 18', "reference optimum", "failure", "'tests'"),
+        ('split = "train"\nvalue = 18', 'split = "test9"\nvalue = 18', "reference optimum", "failure", "'test9'"),
         ("value = 1692.29167", "value = 0", "reference highest_price", "warning", "no scale"),
         ("baseline = true", "", "references", "warning", "cannot say what it has beaten"),
         ("proved = true", "", None, None, None),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,6 +10,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+
+from coevo.objectives import written
 
 COEVO = [sys.executable, "-c", "import sys; from coevo.cli import main; sys.exit(main())"]
 
@@ -24,7 +27,7 @@ def test_run_ends_with_the_best_answer_and_how_to_look_further(a):
     best = json.loads(Path("runs/a/best/best.json").read_text())
     lines = a.splitlines()
     assert lines[0].startswith("run a: finished (all generations done); 186 calls, 930 tokens, ")
-    assert f"best      objective {best['objective']:.5g}; exact is 0; beats zero (1.1667)" in lines
+    assert f"best      objective {written(best['objective'])}; exact is 0; beats zero (1.16667)" in lines
     assert "path      runs/a/best/number.txt" in lines
     assert f"    {best['answer']}" in lines
     assert lines[-3].startswith("learning: the centre gets better: probe score 0.753 → 0.756 (± 0.001)")
@@ -142,7 +145,7 @@ def listed():
 class Engine:
     'An engine that passes options on.'
 
-    nested_options = {"options": listed}
+    option_tables = {"options": listed}
 
     def __init__(self, options: dict | None = None):
         '''Makes it.
@@ -186,6 +189,20 @@ def test_tasks_and_options_as_json(coevo):
     assert options["antithetic"]["default"] is False
     assert json.loads(coevo("options", "task", "heuristics", "--json")[1])["options"][0]["required"] is True
     assert "it has no options" in coevo("options", "param", "none")[1]
+
+
+def test_options_of_a_task_list_what_its_instances_take_also_of_a_folder(coevo):
+    shown = json.loads(coevo("options", "task", "kp_construct", "--json")[1])["options"]
+    rules = next(option for option in shown if option["name"] == "instance_options.rules")
+    assert (rules["type"], rules["default"]) == ("'fitting' | 'paper' | 'paper_test'", "fitting")
+    assert all(option["help"] for option in shown)
+    assert "instance_options." not in coevo("options", "task", "asp_construct")[1]
+    coevo("new", "problem", "mine")
+    out = coevo("options", "task", "mine")[1]
+    assert out.startswith("task heuristics (plugin heuristics)")
+    assert re.search(r"^instance_options\.count ", out, re.MULTILINE)
+    code, _, said = coevo("options", "task", "./nowhere")
+    assert (code, said.partition(";")[0]) == (2, "coevo: no folder './nowhere' to read a problem from")
 
 
 @pytest.mark.parametrize("name", ["noise", "sandbox"])

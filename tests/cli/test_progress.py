@@ -42,6 +42,12 @@ def report(generation=0, batch=0, zero="", metrics=None, best=6.0):
     )  # fmt: skip
 
 
+def test_a_batch_line_says_that_its_mean_leaves_out_what_was_outraced():
+    raced = replace(report(), statuses={"ok": 3, "outraced": 2})
+    assert "mean 7 (without 2 outraced), " in batch_line(raced, INFO)
+    assert "without" not in batch_line(report(), INFO)
+
+
 def test_a_batch_in_one_line():
     assert batch_line(report(), INFO) == (
         "generation 1/4 m1: 4 answers, 75 % valid, best 6, gap 20.00 % to optimal, beats nearest (7), mean 7, "

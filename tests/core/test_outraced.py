@@ -1,6 +1,11 @@
 """An answer that was stopped in a race is valid, has no return, and leaves open what nobody knows."""
 
+import loop_kit
+
+import coevo
+from coevo.folder import RunFolder
 from coevo.learning import Judge, points
+from coevo.report.text import show
 from coevo.statuses import EXCLUDED, STATUSES, VALID, valid_share
 
 
@@ -29,3 +34,15 @@ def test_a_batch_with_outraced_answers_has_a_valid_rate_and_no_score():
     assert (raced.valid, raced.better, raced.score, raced.best) == (0.75, None, None, 6.0)
     assert (plain.valid, plain.better) == (1.0, 1.0)
     assert plain.score is not None
+
+
+def test_show_says_that_means_leave_out_what_was_outraced(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    summary = coevo.run(loop_kit.config(generations=1), loop_kit.plugins())
+    folder = RunFolder.find("a")
+    plain = folder.journal.history().batches
+    raced = [{**batch, "statuses": {"ok": 5, "outraced": 1}} for batch in plain]
+    assert show(summary, folder, raced).endswith(
+        "\n\nmeans leave out 2 outraced answers, whose objectives nobody knows"
+    )
+    assert "outraced" not in show(summary, folder, plain)

@@ -1,13 +1,27 @@
+import inspect
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from coevo.errors import UserError
 from coevo.registry import Registry
-from coevo.sandbox import load_problem
+from coevo.sandbox import Limits, load_problem
+from coevo.sandbox.problem import load_instances
 from coevo_heuristics import from_folder, register_tasks
+from coevo_heuristics.growth import growth, growth_of, shortage
+from coevo_heuristics.problem import Problem
+from coevo_heuristics.task import HeuristicTask
+
+TSP = Path(inspect.getfile(HeuristicTask)).parent / "problems" / "tsp_construct"
+SEED = (
+    "def select_next_node(current_node, destination_node, unvisited_nodes, distance_matrix):\n"
+    "    return unvisited_nodes[0]\n"
+)
 
 
 def registry() -> Registry:
@@ -74,16 +88,33 @@ def test_a_folder_that_is_no_problem_says_what_was_expected(tmp_path: Path) -> N
 BREAKAGES = [
     ('direction = "minimize"', 'directoin = "minimize"', "unknown key 'directoin'; did you mean 'direction'?"),
     ('direction = "minimize"', "", "key 'direction' is missing"),
-    ('direction = "minimize"', 'direction = "down"', "key 'direction': input should be 'minimize' or 'maximize'"),
+    ('direction = "minimize"', 'direction = "down"', "key 'direction' got 'down'; expected one of: maximize, minimize"),
+    ('direction = "minimize"', 'direction = "minimise"', "key 'direction' got 'minimise'; did you mean 'minimize'?"),
     ("cpu_seconds = 10.0", "cpu_second = 10.0", "key 'limits': unknown key 'cpu_second'; did you mean 'cpu_seconds'?"),
-    ("cpu_seconds = 10.0", "cpu_seconds = 0", "key 'limits.cpu_seconds': input should be greater than 0"),
-    ("[holes.expression]", "[holes.expresion]", "key 'holes.expresion': input should be 'expression' or 'function'"),
+    ("cpu_seconds = 10.0", "cpu_seconds = 0", "key 'limits.cpu_seconds' got 0: input should be greater than 0"),
+    ("memory_mb = 512", "memory_mb = -1", "key 'limits.memory_mb' got -1: input should be greater than 0"),
+    ("[holes.expression]", "[holes.expresion]", "key 'holes.expresion' got 'expresion'; did you mean 'expression'?"),
     ("value = 7.00437", "value = nan", "finite number"),
     ('train = "train"', 'search = "train"', "[splits] has no 'train'"),
     ('train = "train"', 'train = "test50"', "[splits] has 'test50' as 'test' and as 'train', which a search may see"),
     ('validation = "validation50"', 'validation = "test50"', "has 'test50' as 'test' and as 'validation', which a sea"),
-    ('entry = "select_next_node"', 'entry = "select_node"', "defines no function 'select_node'"),
+    ('entry = "select_next_node"', 'entry = "select_node"', "expected one of the entry, 'def select_node(…):'"),
     ('entry = "select_next_node"', 'entry = "a b"', "no name of a function"),
+    ('entry = "select_next_node"', 'entry = "lambda"', "entry 'lambda' is no name of a function"),
+    ('signature = "score ="', 'signature = "score"', "expected what is assigned to, such as 'score ='"),
+    ('["d_home",', '["d_mean",', "holes.expression.arguments names 'd_mean' twice"),
+    ('["d_home",', '["d home",', "holes.expression.arguments names 'd home', which is no name"),
+    ('template = "template.py"', 'template = "template.py"\nreplace = "x"', "replace got 'x', which is for expression"),
+    ('split = "test20"', 'split = "test50"', "reference 'nearest_neighbour' of split 'test50' is there twice"),
+    (
+        'split = "train"',
+        'split = "trian"',
+        "belongs to split 'trian', which [splits] does not have; did you mean 'tr",
+    ),
+    ('name = "optimum"', 'name = "optimum"\nbaseline = true', "are the baseline, 'nearest_neighbour' and 'optimum'"),
+    ("cpu_seconds = 10.0", "held_out_cpu_seconds = { tset = 9.0 }", "names split 'tset'; did you mean 'test'?"),
+    ("cpu_seconds = 10.0", "held_out_cpu_seconds = { train = 9.0 }", "names 'train', the search split; write cpu_sec"),
+    ("cpu_seconds = 10.0", "held_out_cpu_seconds = { test = 0 }", "input should be greater than 0"),
     ('template = "template.py"', 'template = "templat.py"', "names 'templat.py', which cannot be read"),
     ('replace = "d_current  # coevo: hole"', 'replace = "d_gone"', "holds 'd_gone' 0 times; expected it once"),
     ('replace = "d_current  # coevo: hole"', "", "gives no 'replace'"),
@@ -135,24 +166,160 @@ def test_a_hole_that_the_problem_lacks_names_those_it_has(folder: Path) -> None:
         from_folder(folder, hole="expression")
 
 
-def test_a_split_that_is_held_out_may_take_longer(folder: Path) -> None:
+def limits_of(folder: Path, split: str, options: dict[str, int], cpu_seconds: float | None = None) -> Limits:
+    problem = Problem(folder)
+    return problem.held_out_limits(problem.limits(cpu_seconds), split, growth(problem, split, options))
+
+
+def test_limits_grow_with_the_number_and_the_square_of_the_size_of_the_instances(folder: Path) -> None:
+    search = Problem(folder).limits()
+    same = limits_of(folder, "validation50", {})
+    assert same == search
+    many = limits_of(folder, "test50", {})
+    assert (many.cpu_seconds, many.wall) == (10.0 * 1000 / 64, 10.0 * many.cpu_seconds + 5.0)
+    assert many.output_kb == 64000
+    assert (many.memory_mb, many.file_mb, many.processes) == (search.memory_mb, search.file_mb, search.processes)
+    assert limits_of(folder, "validation200", {}).cpu_seconds == 160.0
+    assert limits_of(folder, "validation20", {}).cpu_seconds == 10.0  # never less than a search has
+
+
+def test_what_overrides_the_limit_of_the_search_overrides_the_others_alike(folder: Path) -> None:
+    assert limits_of(folder, "test50", {"count": 8}, cpu_seconds=2.0).cpu_seconds == 2.0
+    assert limits_of(folder, "test50", {}, cpu_seconds=2.0).cpu_seconds == 2.0 * 1000 / 64
+
+
+@pytest.mark.parametrize(("key", "seconds"), [("test", 70.0), ("test50", 70.0), ("validation", 156.25)])
+def test_a_limit_of_a_split_that_the_file_gives_is_taken_as_it_is(folder: Path, key: str, seconds: float) -> None:
     file = folder / "problem.toml"
     text = file.read_text("utf-8")
-    file.write_text(text.replace("cpu_seconds = 10.0", "cpu_seconds = 0.3\nheld_out_cpu_seconds = 90.0"), "utf-8")
-    slow = (
-        "def select_next_node(current_node, destination_node, unvisited_nodes, distance_matrix):\n"
-        "    import time\n"
-        "    spend = 0.02 + time.process_time()\n"
-        "    while time.process_time() < spend: pass\n"
-        "    return unvisited_nodes[0]\n"
+    given = f"cpu_seconds = 10.0\nheld_out_cpu_seconds = {{ {key} = 70.0 }}"
+    file.write_text(text.replace("cpu_seconds = 10.0", given), "utf-8")
+    assert limits_of(folder, "test50", {}).cpu_seconds == seconds
+
+
+def test_one_limit_for_all_splits_is_for_all_but_the_search(folder: Path) -> None:
+    file = folder / "problem.toml"
+    text = file.read_text("utf-8")
+    file.write_text(text.replace("cpu_seconds = 10.0", "cpu_seconds = 10.0\nheld_out_cpu_seconds = 30.0"), "utf-8")
+    assert [limits_of(folder, split, {}).cpu_seconds for split in ("test50", "validation200")] == [30.0, 30.0]
+    assert limits_of(folder, "test50", {}, cpu_seconds=1.0).cpu_seconds == 3.0
+    assert Problem(folder).limits().cpu_seconds == 10.0
+
+
+def test_a_task_judges_a_larger_split_with_larger_limits(folder: Path) -> None:
+    task = from_folder(folder, hole="function", instance_options={"count": 2})
+    try:
+        assert task.judge(SEED, "validation200").status == "ok"
+        limits = {split: evaluator.sandbox.limits for split, evaluator in task._evaluators.items()}
+    finally:
+        task.close()
+    assert limits == {"validation200": limits_of(folder, "validation200", {"count": 2})}
+    assert limits["validation200"].cpu_seconds > 100.0
+
+
+@given(
+    st.lists(st.integers(0, 400), min_size=1, max_size=6), st.lists(st.integers(0, 400), min_size=1, max_size=6)
+)  # fmt: skip
+def test_more_instances_or_larger_ones_never_make_a_limit_smaller(here: list[int], more: list[int]) -> None:
+    small, large = [bytes(n) for n in here], [bytes(2 * n) for n in here]
+    assert growth_of(small, small) == 1.0
+    assert growth_of(small, [*small, *map(bytes, more)]) > 1.0
+    assert growth_of(small, large) >= 1.0
+
+
+def test_instances_without_a_size_count_by_their_number() -> None:
+    assert growth_of([lambda: 1], [lambda: 1] * 7) == 7.0
+    assert growth_of([lambda: 1], [b"x"] * 7) == 7.0
+
+
+def test_a_check_says_how_long_a_program_may_need_where_that_is_more_than_it_gets() -> None:
+    ten, forty = Limits(cpu_seconds=10.0), Limits(cpu_seconds=40.0)
+    assert shortage(ten, 0.1, forty, 0.7) == ""
+    assert shortage(ten, 0.1, forty, 2.0) == (
+        "a program that takes all 10 s of the search would take about 200 s here, where 40 s are allowed; "
+        "write held_out_cpu_seconds in [limits]"
     )
-    task = from_folder(folder, hole="function", instance_options={"count": 1})
-    statuses = {split: task.judge(slow, split).status for split in ("train", "validation20")}
+
+
+INSTANCE_OPTIONS = [
+    ("kp_construct", {"rulez": "paper"}, "has no instance option 'rulez'; did you mean 'rules'? (see: coevo options "),
+    (
+        "kp_construct",
+        {"rules": "papr"},
+        "instance option 'rules' got 'papr'; did you mean 'paper'? (see: coevo",
+    ),
+    ("kp_construct", {"rules": 3}, "instance option 'rules' got 3; expected one of: fitting, paper, paper_test"),
+    ("kp_construct", {"count": "x"}, "instance option 'count' got 'x': input should be a valid integer"),
+    ("kp_construct", {"count": True}, "instance option 'count' got True: input should be a number"),
+    ("asp_construct", {"rules": "paper"}, "has no instance option 'rules'; `instances` of its evaluate.py takes the "),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "said"), INSTANCE_OPTIONS)
+def test_an_instance_option_that_a_problem_does_not_know_is_one_line(name: str, options: object, said: str) -> None:
+    with pytest.raises(UserError) as caught:
+        registry().create(name, {"instance_options": options})
+    assert said in str(caught.value)
+    assert f"coevo options task {name}" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("count", [0, -1])
+@pytest.mark.parametrize("name", ["tsp_construct", "kp_construct", "bpp_online", "tsp_aco", "cvrp_aco", "bpp_aco"])
+def test_no_problem_takes_a_number_of_instances_that_is_none(name: str, count: int) -> None:
+    file = TSP.parent / name / "evaluate.py"
+    with pytest.raises(UserError, match=f"count = {count}; expected 1 or more"):
+        load_instances(load_problem(file), file, "train", {"count": count})
+
+
+def test_options_of_instances_are_listed_with_their_values(folder: Path) -> None:
+    told = {o.name: (o.annotation, o.default) for o in registry().nested("tsp_construct")}
+    assert told["instance_options.rules"] == (Literal["all", "paper"], "all")
+    assert told["instance_options.count"] == (int | None, None)
+    assert registry().nested("asp_construct") == []
+    assert [o.name for o in registry().nested("heuristics", str(folder))] == list(told)
+    assert registry().nested("heuristics") == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["from elsewhere import instances", "def instances(split, **more): ...", "def broken(:", "instances = dict.get"],
+)
+def test_options_that_cannot_be_told_are_left_to_the_evaluator(folder: Path, source: str) -> None:
+    (folder / "evaluate.py").write_text(source, "utf-8")
+    assert from_folder(folder, instance_options={"whatever": 1}).problem.table.name == "tsp_construct"
+
+
+def test_types_that_are_not_plain_go_unchecked(folder: Path) -> None:
+    source = "def instances(split, path: Path, kind: Kind = Kind.BIG, *, sizes: list[int] = (1, 2)): ..."
+    (folder / "evaluate.py").write_text(source, "utf-8")
+    path, kind, sizes = registry().nested("heuristics", str(folder))
+    assert (path.annotation, path.default) == (inspect.Parameter.empty, inspect.Parameter.empty)
+    assert kind.default == "Kind.BIG"
+    assert (sizes.annotation, sizes.default) == (list[int], (1, 2))
+    assert from_folder(folder, instance_options={"kind": 3, "sizes": [1]}).problem.table.name == "tsp_construct"
+    with pytest.raises(UserError, match="instance option 'sizes' got 'x': input should be a valid list"):
+        from_folder(folder, instance_options={"sizes": "x"})
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [("1 / 0", "`work` raises ZeroDivisionError"), ("0", "`work` gives 0.0 for 2 instances; expected more than 0")],
+)
+def test_a_work_that_is_none_is_one_line(folder: Path, body: str, said: str) -> None:
+    file = folder / "evaluate.py"
+    file.write_text(file.read_text("utf-8") + f"\n\ndef work(instance):\n    return {body}\n", "utf-8")
+    with pytest.raises(UserError, match=re.escape(said)) as caught:
+        limits_of(folder, "test50", {"count": 2})
+    assert "\n" not in str(caught.value)
+
+
+def test_a_bound_that_is_no_function_stops_the_start(folder: Path) -> None:
+    (folder / "evaluate.py").write_text((folder / "evaluate.py").read_text("utf-8") + "\n\nbound = 3.5\n", "utf-8")
+    task = from_folder(folder)
+    with pytest.raises(UserError, match=r"bound is 3\.5; expected a function of an instance, or none"):
+        task.start()
     task.close()
-    hasty = from_folder(folder, hole="function", cpu_seconds=0.3, instance_options={"count": 1})
-    statuses["overridden"] = hasty.judge(slow, "validation20").status
-    hasty.close()
-    assert statuses == {"train": "timeout", "validation20": "ok", "overridden": "timeout"}
 
 
 def test_a_seed_that_fails_stops_the_start_with_the_reason(folder: Path) -> None:

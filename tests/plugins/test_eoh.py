@@ -88,7 +88,7 @@ def test_only_the_operators_in_adapt_train_the_weights_and_only_where_there_are_
     services = kit.FakeServices(**({"batch_answers": 8, "member_answers": 2} if learns else {}))
     eoh = create(services, population=2)
     assert eoh.adapting_batches == 2
-    assert create(operators=["e1", "m1", "m1"]).adapting_batches == 2
+    assert create(operators=["e1", "m1"]).adapting_batches == 1
     assert create(adapt=[]).adapting_batches == 0
     eoh.tell(kit.play(eoh.ask(), numbered(kit)))
     adapts = {}
@@ -146,6 +146,15 @@ def test_es_and_eoh_deal_every_member_the_same_number_of_answers(kit, create, po
         ({"operators": ["e1", "m8"]}, "operators names 'm8'; did you mean 'm3'"),
         ({"operators": ["crossover"]}, "expected one of: i1, e1, e2, m1, m2"),
         ({"operators": ["e1"], "adapt": ["m1"]}, "adapt names 'm1'; did you mean 'e1'"),
+        ({"operators": ["e1", "e1"]}, r"operators names 'e1' twice; for more of its offspring: multiples\.e1 = 2"),
+        ({"operators": ["e1", "e1"], "variant": "v0.2"}, r"twice; for more of its offspring: weights\.e1 = 2"),
+        ({"adapt": ["m1", "m1"]}, "adapt names 'm1' twice"),
+        ({"adapt": ["m1"], "weights": {"m1": 0}}, "adapt names 'm1', whose weight is 0, so that it never has a batch"),
+        ({"population": 3, "parents": 4}, "parents got 4, and a population of 3 has no more than that to show"),
+        ({"multiples": {"m1": True}}, "'multiples' got .* should be a number"),
+        ({"multiples": {"m1": 200_000}}, "makes 2,000,000 offspring; expected at most 1,000,000"),
+        ({"offspring": 0}, "greater than or equal to 1"),
+        ({"population": -1}, "greater than or equal to 1"),
         ({"operators": []}, "operators is empty"),
         ({"adapt": "m1"}, "valid tuple"),
         ({"population": 0}, "greater than or equal to 1"),

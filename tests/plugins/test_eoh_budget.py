@@ -94,3 +94,30 @@ def test_what_an_engine_fails_of_is_asked_again_as_long_as_the_budget_lasts():
     assert "engine_error" in statuses[0]
     assert "engine_error" not in statuses[1]
     assert json.loads(journals[1].splitlines()[1])["calls"] > 5
+
+
+@pytest.mark.parametrize(
+    ("context", "calls", "said"),
+    [
+        (
+            "eoh",
+            2,
+            r"--calls is too small for the first batch, which asks for 3 answers \(eoh\.population makes it smaller\)",
+        ),
+        (
+            "sample",
+            3,
+            r"asks for 5 answers \(sample\.batch makes it smaller\) and 3 more at the end \(probe\.every = 0",
+        ),
+    ],
+)
+def test_a_budget_too_small_for_the_first_batch_names_what_makes_it_smaller_and_starts_nothing(context, calls, said):
+    config = {
+        "task": "numbers-task", "engine": "counting", "param": "none", "context": context, "calls": calls, "name": "a",
+        "loggers": [], "probe": {"every": 1 if context == "sample" else 0, "answers": 3},
+        context: {"population": 3} if context == "eoh" else {"batch": 5},
+    }  # fmt: skip
+    with pytest.raises(UserError, match=said):
+        coevo.run(config, loop_kit.plugins(coevo_eoh, coevo_sample, search_kit.Plugin()))
+    assert search_kit.CountingEngine.made == []
+    assert not Path("runs").exists()

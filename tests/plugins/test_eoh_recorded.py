@@ -16,6 +16,7 @@ import coevo
 import coevo_eoh
 import coevo_heuristics
 from coevo.errors import RunError
+from coevo.objectives import written
 
 TURNS = json.loads(Path(__file__).with_name("recorded_tsp.json").read_text("utf-8"))
 EOH = {
@@ -114,7 +115,7 @@ def test_the_best_is_kept_with_how_it_was_found_and_judged_once_on_instances_it_
     for split, verdict in best["splits"].items():
         judged = task.judge(best["answer"], task.examples(split)[0].data["split"])
         assert verdict == {"status": "ok", "objective": judged.metrics["objective"], "instances": 6}
-        assert f"# {split}: objective {verdict['objective']:.6g} (6 instances)\n" in source
+        assert f"# {split}: objective {written(verdict['objective'])} (6 instances)\n" in source
     task.close()
     assert f"# Found by coevo in run 'a': generation 0, batch {best['batch']}, operator {found[1]}, rollout" in source
     assert "# task tsp_construct, param none, context eoh, model smollm2-135m, seed 0\n# Idea: " in source

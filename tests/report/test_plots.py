@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coevo.report.axes import COLOURS
-from coevo.report.plots import Panel, comparison, describe, mean_curve, save, svg_text
+from coevo.report.plots import Panel, comparison, describe, legend, mean_curve, save, svg_text
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -122,6 +122,49 @@ def test_a_name_may_be_anything(name, tmp_path):
     text = svg.read_text(encoding="utf-8")
     assert ElementTree.fromstring(text).find(f"{SVG}title").text
     assert "<script" not in text
+
+
+@pytest.fixture
+def no_other_fonts(monkeypatch):
+    monkeypatch.setattr("coevo.report.lettering._at_hand", list)
+
+
+def drawn_texts(figure):
+    texts = [figure.get_suptitle(), *(text.get_text() for text in figure.axes[0].texts)]
+    return [*texts, figure.axes[0].get_title(loc="left"), *(line.get_label() for line in figure.axes[0].lines)]
+
+
+def test_letters_that_no_font_has_are_numbers_with_a_legend(no_other_fonts):
+    curves = {"日本語+es": [[(0, 1.0), (1, 2.0)]], "日本": [[(0, 1.0), (1, 2.0)]], "[1]": [[(0, 1.0)]]}
+    figure = comparison([Panel("日本: best", "calls", "", curves, {"基準": 1.5})], "研究")
+    assert [text for text in drawn_texts(figure) if not text.startswith("_")] == [
+        "[2]", "[5] 1.5", "[3]: best", "[4]+es", "[3]", "[1]"
+    ]  # fmt: skip
+    said = "No font at hand has the letters of some names: [2] is 研究, [3] is 日本, [4] is 日本語, [5] is 基準."
+    assert legend(figure) == said
+    root = ElementTree.fromstring(svg_text(figure))
+    assert root.find(f"{SVG}desc").text.endswith(said)
+    assert "日本語+es from 1 to 2" in root.find(f"{SVG}desc").text
+
+
+def test_letters_that_another_font_has_are_drawn_by_it():
+    # Of the fonts that come with matplotlib only another than the usual one has this letter.
+    figure = comparison([panel({"\u2312": [[(0, 1.0), (1, 2.0)]]})], "\u2312")
+    assert figure.get_suptitle() == "\u2312"
+    assert legend(figure) == ""
+    assert svg_text(figure).startswith("<svg")
+
+
+def test_names_that_can_be_drawn_need_no_legend():
+    assert legend(comparison([panel()], "Größe α → β")) == ""
+
+
+def test_a_curve_that_is_drawn_first_shows_its_markers_around_those_above():
+    curves = {name: [[(0, 1.0), (1, 2.0)]] for name in "abcdefgh"}
+    sizes = [line.get_markersize() for line in comparison([panel(curves)]).axes[0].lines]
+    assert sizes == sorted(set(sizes), reverse=True)
+    assert (len(sizes), sizes[-1]) == (8, 3.8)
+    assert sizes[0] < 10.0
 
 
 @pytest.mark.parametrize(

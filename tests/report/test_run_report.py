@@ -34,7 +34,7 @@ def test_a_rich_run_is_told_whole(written):
     text = words(written)
     for expected in (
         "Run rich finished", "Task tsp_construct, param es, context eoh, model smollm2-135m",
-        "to optimum (5.7047); beats nearest_neighbour (7.0044)", "231 zero update besides",
+        "to optimum (5.7047); beats nearest_neighbour (7.00437)", "231 zero update besides",
         "select_next_node", "all credits are equal", "16 in 2 tensors", "[es] population = 4", "b" * 64, "numpy2.4.6",
     ):  # fmt: skip
         assert expected in text

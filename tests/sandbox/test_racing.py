@@ -88,7 +88,10 @@ def test_without_a_bound_there_is_no_race() -> None:
         (lambda _: 1 / 0, "raises for instance 0: ZeroDivisionError"),
         (lambda _: math.nan, "gives nan for instance 0"),
         (lambda _: None, "raises for instance 0: TypeError"),
-        (lambda _: 2.0, r"bound of instance 0 is 1\.99.*a solution has 1\.5, which is better.*eoh\.race=false"),
+        (
+            lambda _: 2.0,
+            r"bound of instance 0 is 1\.99.*a solution has 1\.5, which is better; mend `bound`.*resume",
+        ),
     ],
 )
 def test_a_wrong_bound_is_the_users_mistake(bound: Callable[[object], float], words: str) -> None:

@@ -1,5 +1,7 @@
 """Engines that end a run in the ways in which runs end badly."""
 
+import os
+import signal
 from contextlib import asynccontextmanager
 
 import fakes
@@ -24,6 +26,21 @@ class Tired(fakes.NumberEngine):
         yield
 
 
+class Ending(fakes.NumberEngine):
+    """Ends its process once its run is over."""
+
+    def close(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+class Counting(fakes.NumberEngine):
+    """Counts the tokens of prompts without being made."""
+
+    @staticmethod
+    def token_counter(model, options):
+        return lambda request: 3
+
+
 def fault():
     """A fault of the plugin, not of the user."""
     raise ZeroDivisionError("no engine")
@@ -33,4 +50,6 @@ def fault():
 def register_engines(engines):
     engines.register("silent", Silent)
     engines.register("tired", Tired)
+    engines.register("ending", Ending)
+    engines.register("counting", Counting)
     engines.register("fault", fault)

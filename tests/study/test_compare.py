@@ -1,9 +1,12 @@
 """`coevo compare`: runs that are on disk, side by side."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from study_kit import STUDY
 
 from coevo.study.compare import arrange
@@ -25,12 +28,37 @@ def test_runs_that_differ_by_seed_are_one_arm():
 
 def test_runs_of_one_name_that_differ_otherwise_are_not():
     frame, _ = arrange(configured(**{"es-s0": {"seed": 0}, "es-s1": {"seed": 1, "es": {"sigma": 0.1}}}))
-    assert frame.arms == ("es", "es-s1")
+    assert frame.arms == ("es-s0", "es-s1")
 
 
 def test_equal_runs_are_told_apart_by_name_or_place():
     twice = {Path(place, "es-s0"): {**BASE, "name": "es-s0", "seed": 0} for place in "abc"}
-    assert arrange(twice)[0].arms == ("es", "es-s0", "c/es-s0")
+    assert arrange(twice)[0].arms == ("a/es", "b/es", "c/es")
+
+
+def test_runs_of_one_name_are_told_apart_by_what_differs_in_their_paths():
+    runs = {Path(place, "sample-s0"): {**BASE, "name": "sample-s0"} for place in ("runs/new/a", "runs/old/a")}
+    assert arrange(runs)[0].arms == ("new/sample", "old/sample")
+    nested = {Path(place, "sample-s0"): {**BASE, "name": "sample-s0"} for place in ("runs", "runs/old")}
+    assert arrange(nested)[0].arms == ("sample", "old/sample")
+    other = {path: {**own, "es": {"sigma": len(str(path))}} for path, own in runs.items()}
+    assert arrange(other)[0].arms == ("new/sample", "old/sample")
+
+
+def test_equal_runs_of_one_folder_stay_one_arm_in_whatever_order_they_come():
+    runs = [Path(place, f"es-s{seed}") for place, seed in [("a", 0), ("b", 0), ("b", 1), ("a", 1)]]
+    _, subjects = arrange({path: {**BASE, "name": path.name, "seed": int(path.name[-1])} for path in runs})
+    assert [(s.arm, s.seed) for s in subjects] == [("a/es", 0), ("b/es", 0), ("b/es", 1), ("a/es", 1)]
+
+
+@given(st.lists(st.tuples(*[st.sampled_from(["a", "b"])] * 2, st.integers(0, 2), st.integers(0, 1)), unique=True))
+def test_every_run_has_a_place_of_its_own(runs):
+    configs = {
+        Path(*folders, f"es-s{seed}", str(sigma)): {**BASE, "name": f"es-s{seed}", "seed": seed, "es": {"sigma": sigma}}
+        for *folders, seed, sigma in runs
+    }
+    _, subjects = arrange(configs)
+    assert len({(s.arm, s.seed) for s in subjects}) == len(runs)
 
 
 def test_every_task_is_a_problem_with_arms_of_the_same_names():
@@ -100,7 +128,63 @@ def test_a_run_that_was_cut_counts_in_no_mean(coevo, runs):
     journal.write_text("".join(lines[:-1]))
     arm = json.loads(coevo("compare", *runs, "--json")[1])["arms"]["none+fixed"]
     assert (arm["finished"], arm["best"]) == (1, arm["runs"][0]["best"])
-    assert "none+fixed-s3: interrupted" in coevo("compare", *runs)[1]
+    code, out, said = coevo("compare", *runs)
+    assert (code, said) == (0, "")
+    assert "none+fixed-s3: interrupted" in out
+    assert out.startswith("comparison: 2 of 3 runs finished; 192 calls, ")
+    assert "Every run:" in out  # what has no part in a mean is shown by itself
+    assert re.search(r"^none\+fixed-s3 +interrupted .* 42 ", out, re.MULTILINE)
+
+
+def cut(run):
+    journal = Path(run, "journal.jsonl")
+    lines = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join(lines[:-1]))
+
+
+def test_an_arm_of_which_nothing_is_finished_is_compared_by_what_it_has_so_far(coevo, runs):
+    for run in runs[:2]:
+        cut(Path("runs", run))
+    result = json.loads(coevo("compare", *runs, "--json")[1])
+    arm = result["arms"]["none+fixed"]
+    assert (arm["finished"], arm["so_far"], arm["calls"]) == (0, True, 42)
+    assert arm["best"] == pytest.approx(sum(run["best"] for run in arm["runs"]) / 2)
+    assert not result["arms"]["es+fixed"]["so_far"]
+    assert result["calls"] == 192
+    out = coevo("compare", *runs)[1]
+    assert "none+fixed  0 of 2, so far  " in out
+
+
+def test_a_damaged_run_is_shown_up_to_the_damage_and_marked_and_the_exit_code_is_1(coevo, runs):
+    journal = Path("runs", runs[1], "journal.jsonl")
+    *kept, last = journal.read_text().splitlines(keepends=True)
+    batches = [i for i, line in enumerate(kept) if '"kind": "batch"' in line]
+    kept[batches[-1]] = kept[batches[-1]].replace('"members": 0', '"members": 1')
+    journal.write_text("".join([*kept, last]))
+    code, out, said = coevo("compare", *runs)
+    assert code == 1
+    assert said == f"coevo: 1 run is damaged (runs/{runs[1]}); what is shown ends where the damage begins\n"
+    assert re.search(r"^none\+fixed-s3 +damaged .* 30 ", out, re.MULTILINE)
+    assert f"runs/{runs[1]}: damaged: batch 1 of generation 1" in out
+    code, out, _ = coevo("compare", *runs, "--json")
+    arm = json.loads(out)["arms"]["none+fixed"]
+    assert (code, arm["finished"]) == (1, 1)
+    assert [run["status"] for run in arm["runs"]] == ["finished", "damaged"]
+    assert arm["runs"][1]["best"] is not None
+    Path(runs[2], "run.json").write_text("[")
+    code, out, said = coevo("compare", *runs, "--out", "side")
+    assert (code, said.count("\n")) == (1, 1)
+    assert "2 runs are damaged" in said
+    assert "damaged" in Path("side/table.md").read_text()
+
+
+def test_a_study_is_refused_with_one_of_its_runs_to_name(coevo, runs):
+    for study in ("small", "runs/small"):
+        code, out, said = coevo("compare", study)
+        assert (code, out) == (2, "")
+        assert said == (
+            f"coevo: {study!r} is a study and no run; name one of its runs, such as runs/small/es+fixed-s1\n"
+        )
 
 
 def test_studies_may_hold_one_seed_only(coevo):

@@ -45,6 +45,7 @@ def begin(file, *arguments):
     return subprocess.Popen(
         [sys.executable, "-m", "coevo", "study", file, *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"PYTHONPATH": str(Path(FAKES).parent)},
     )  # fmt: skip
 
 
@@ -224,6 +225,44 @@ def test_a_user_mistake_that_only_a_run_finds_is_a_failure_of_its_arm(coevo, sma
     assert not Path("runs/small/es+fixed-s3").exists()
 
 
+def refused(coevo, *, engine, budget, said):
+    edited("plugins = [", f"plugins = [{BROKEN!r}, ")
+    edited('engine = "numbers"', f'engine = "{engine}"\n{budget}')
+    code, out, error = coevo("study", "small.toml")
+    assert (code, out, error.count("\n")) == (2, "", 1)
+    assert error.startswith(f"coevo: arm 'none+fixed': {said}")
+    assert not Path("runs").exists()
+
+
+def test_a_budget_of_calls_too_small_for_a_first_batch_is_refused_before_the_first_run(coevo, small):
+    said = "--calls is too small for the first batch, which asks for 6 answers and 6 more at the end"
+    refused(coevo, engine="fault", budget="calls = 5", said=said)
+
+
+def test_a_budget_of_tokens_too_small_for_a_first_batch_is_refused_before_the_first_run(coevo, small):
+    # Two prompts of three tokens and answers of four: one batch and the probe at the end.
+    said = "--tokens is too small for the first batch, which asks for 6 answers and may take 42 tokens"
+    refused(coevo, engine="counting", budget="tokens = 83", said=said)
+
+
+def test_a_budget_that_just_reaches_is_not_refused(coevo, small):
+    edited("plugins = [", f"plugins = [{BROKEN!r}, ")
+    edited('engine = "numbers"', 'engine = "counting"\ntokens = 84')
+    said = coevo("study", small)[2]
+    assert said.startswith("coevo: arm 'es+fixed': --tokens is too small")  # the first arm's would do
+
+
+def test_sigterm_between_two_runs_ends_a_study_with_how_to_go_on(small):
+    edited("plugins = [", f"plugins = [{BROKEN!r}, ")
+    edited('engine = "numbers"', 'engine = "ending"')
+    process = begin(small)
+    _, said = process.communicate(timeout=PATIENCE_SECONDS)
+    assert process.returncode == 130
+    assert said.splitlines()[-1] == "coevo: interrupted; go on with: coevo study small.toml"
+    assert RunFolder(Path("runs/small/none+fixed-s3")).journal.history().finished
+    assert not Path("runs/small/es+fixed-s3").exists()
+
+
 def test_two_at_once_are_refused_in_one_line(coevo, small):
     Path("runs/small").mkdir(parents=True)
     with Path("runs/small/lock").open("w") as file:
@@ -308,5 +347,5 @@ def test_a_study_is_no_run(coevo, small):
     coevo("study", small, "--quiet")
     code, _, said = coevo("show", "small")
     assert (code, said.count("\n")) == (2, 1)
-    assert "'small' is a study; show one of its runs" in said
+    assert "'small' is a study and no run; name one of its runs, such as runs/small/es+fixed-s1" in said
     assert "it is a study; run it with: coevo study FILE" in coevo("run", small)[2]

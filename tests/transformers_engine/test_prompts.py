@@ -2,6 +2,7 @@ import pytest
 
 from coevo.errors import UserError
 from coevo.prompts import Prompts
+from coevo_transformers.engine import TransformersEngine
 from tests.asking_kit import ask
 from tests.tiny_llama import byte_tokenizer
 
@@ -55,3 +56,15 @@ def test_a_tokenizer_without_chat_template_is_refused(tokenizer):
     tokenizer.chat_template = None
     with pytest.raises(UserError, match="no chat template; expected an instruct model"):
         Prompts(tokenizer, {})
+
+
+@pytest.mark.parametrize("options", [{}, {"chat_options": {"mood": "calm and long"}}, {"enable_thinking": True}])
+def test_prompts_are_counted_without_the_weights_as_with_them(tiny, new_engine, options):
+    request = ask("Hi", prefill="score =")
+    count = TransformersEngine.token_counter(str(tiny), options)
+    assert count is not None
+    assert count(request) == new_engine(**options).count_tokens(request)
+
+
+def test_tokens_of_a_model_that_is_not_on_disk_are_left_to_the_engine():
+    assert TransformersEngine.token_counter("nobody/nothing", {}) is None

@@ -12,6 +12,7 @@ from coevo_heuristics.checking.candidates import ENDLESS_SECONDS, answers, forge
 from coevo_heuristics.checking.rows import Row
 from coevo_heuristics.checking.static import check_references, check_splits, load_holes
 from coevo_heuristics.checking.trials import Timing, Trials, compare
+from coevo_heuristics.growth import growth, shortage
 from coevo_heuristics.problem import HoleKind, Problem
 from coevo_heuristics.rendering import Template
 
@@ -92,13 +93,15 @@ class Check:
         self.timing = trials.timing(templates[first])
         for split, actual in self.problem.table.splits.items():
             if actual != self.problem.splits["train"]:
-                yield self._held_out(templates[first], split, actual)
+                yield self._held_out(trials, templates[first], split, actual)
 
-    def _held_out(self, template: Template, split: str, actual: str) -> Row:
+    def _held_out(self, trials: Trials, template: Template, split: str, actual: str) -> Row:
         """The seed on another split, where a run judges its best at the end."""
         name = f"{template.kind}: the seed on split {split}"
         try:
-            with self._evaluator(self.problem.limits(held_out=True), actual) as evaluator:
+            search = trials.evaluator.sandbox.limits
+            limits = self.problem.held_out_limits(search, actual, growth(self.problem, actual, {}))
+            with self._evaluator(limits, actual) as evaluator:
                 found = evaluator.evaluate(template.source)
         except UserError as error:
             return Row("failure", name, str(error))
@@ -107,4 +110,6 @@ class Check:
             return Row("failure", name, said, found.status, "ok")
         if found.status != "ok" or found.objective is None:
             return Row("failure", name, found.message, found.status, "ok")
+        if self.timing and (said := shortage(search, self.timing.cpu_seconds, limits, found.cpu_seconds)):
+            return Row("warning", name, said, "ok", "ok")
         return Row(*compare(self.problem, split, name, found.objective), "ok", "ok")

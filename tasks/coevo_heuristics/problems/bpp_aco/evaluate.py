@@ -16,7 +16,7 @@ which takes the item of the highest value, the first of equal ones, where the co
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args
 
 import numba
 import numpy as np
@@ -29,7 +29,8 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 # Split, seed (the length of its usual name: train, val, test), instances, sizes in the order of the draws.
 _DRAWS = (("train", 5, 5, (500,)), ("validation", 3, 64, (120, 500, 1000)), ("test", 4, 64, (120, 500, 1000)))
 _ALIASES = {"train": "train500", "search": "train500", "validation": "validation500", "test": "test500"}
-_RULES = ("colony", "paper")
+Rules: TypeAlias = Literal["colony", "paper"]
+_RULES = get_args(Rules)
 _CAPACITY = 150
 _ANTS = 20
 _DECAY = 0.95
@@ -50,9 +51,11 @@ class Instance:
 
 
 def instances(
-    split: str, count: int | None = None, iterations: int | None = None, rules: str = "colony"
+    split: str, count: int | None = None, iterations: int | None = None, rules: Rules = "colony"
 ) -> list[Instance]:
     """The instances of `split`, or the first `count` of them; `iterations` of the colony other than usual."""
+    if count is not None and count < 1:
+        raise ValueError(f"count = {count!r}; expected 1 or more")
     if rules not in _RULES:
         raise ValueError(f"there are no rules {rules!r}; there are {', '.join(_RULES)}")
     if iterations is not None and (iterations < 1 or rules == "paper"):

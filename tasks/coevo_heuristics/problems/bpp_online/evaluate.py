@@ -20,7 +20,7 @@ Two sets of rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +41,8 @@ _DRAWS = (
     ("test10k", 5, 10000, (500,)),
 )
 _KINDS = {"train": "train", "search": "train", "validation": "validation", "test": "test"}
-_RULES = ("one_empty", "paper")
+Rules: TypeAlias = Literal["one_empty", "paper"]
+_RULES = get_args(Rules)
 
 
 class Instance:
@@ -54,8 +55,10 @@ class Instance:
         self.rules = rules
 
 
-def instances(split: str, count: int | None = None, rules: str = "one_empty") -> list[Instance]:
+def instances(split: str, count: int | None = None, rules: Rules = "one_empty") -> list[Instance]:
     """The instances of `split`, or the first `count` of each set in it."""
+    if count is not None and count < 1:
+        raise ValueError(f"count = {count!r}; expected 1 or more")
     if rules not in _RULES:
         raise ValueError(f"there are no rules {rules!r}; there are {', '.join(_RULES)}")
     sets = dict(_sets())

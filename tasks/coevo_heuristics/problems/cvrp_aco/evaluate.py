@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args
 
 import numba
 import numpy as np
@@ -34,7 +34,8 @@ _DRAWS = (
     *(("test", 64, size) for size in (20, 50, 100)),
 )
 _ALIASES = {"train": "train50", "search": "train50", "validation": "validation50", "test": "test50"}
-_RULES = ("plain", "paper")
+Rules: TypeAlias = Literal["plain", "paper"]
+_RULES = get_args(Rules)
 _SEED = 1234
 _CAPACITY = 50
 _ANTS = 30
@@ -59,9 +60,11 @@ class Instance:
 
 
 def instances(
-    split: str, count: int | None = None, iterations: int | None = None, rules: str = "plain"
+    split: str, count: int | None = None, iterations: int | None = None, rules: Rules = "plain"
 ) -> list[Instance]:
     """The instances of `split`, or the first `count` of them; `iterations` of the colony other than usual."""
+    if count is not None and count < 1:
+        raise ValueError(f"count = {count!r}; expected 1 or more")
     if rules not in _RULES:
         raise ValueError(f"there are no rules {rules!r}; there are {', '.join(_RULES)}")
     if iterations is not None and iterations < 1:

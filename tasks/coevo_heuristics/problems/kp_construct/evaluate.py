@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from typing import Any, SupportsIndex, cast
+from typing import Any, Literal, SupportsIndex, TypeAlias, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,8 @@ _DRAWS = (
     *(("test", 1000, size) for size in (50, 100, 200, 500)),
 )
 _ALIASES = {"train": "train100", "search": "train100", "validation": "validation100", "test": "test100"}
-_RULES = ("fitting", "paper", "paper_test")
+Rules: TypeAlias = Literal["fitting", "paper", "paper_test"]
+_RULES = get_args(Rules)
 # The paper's tolerance for an item that fits, and ours for the whole: a sum depends on the order of its terms.
 _ITEM_SLACK, _TOTAL_SLACK = 1e-12, 1e-9
 
@@ -47,8 +48,10 @@ class Instance:
         self.rules = rules
 
 
-def instances(split: str, count: int | None = None, rules: str = "fitting") -> list[Instance]:
+def instances(split: str, count: int | None = None, rules: Rules = "fitting") -> list[Instance]:
     """The instances of `split`, or the first `count` of them."""
+    if count is not None and count < 1:
+        raise ValueError(f"count = {count!r}; expected 1 or more")
     if rules not in _RULES:
         raise ValueError(f"there are no rules {rules!r}; there are {', '.join(_RULES)}")
     wanted = _ALIASES.get(split, split)

@@ -50,6 +50,8 @@ class Instance:
 
 def instances(split: str, count: int | None = None, iterations: int | None = None) -> list[Instance]:
     """The instances of `split`, or the first `count` of them; `iterations` of the colony other than usual."""
+    if count is not None and count < 1:
+        raise ValueError(f"count = {count!r}; expected 1 or more")
     if iterations is not None and iterations < 1:
         raise ValueError(f"iterations = {iterations!r}; a colony has 1 or more")
     wanted = _ALIASES.get(split, split)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterator
-from typing import SupportsIndex, cast
+from typing import Literal, SupportsIndex, TypeAlias, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,8 @@ _DRAWS = (
 )
 _ALIASES = {"train": "train50", "search": "train50", "validation": "validation50", "test": "test50"}
 _KEPT_NODES = 100
-_RULES = ("all", "paper")
+Rules: TypeAlias = Literal["all", "paper"]
+_RULES = get_args(Rules)
 _PAPER_SHOWN = 50
 
 
@@ -53,8 +54,10 @@ def _distances(coordinates: Floats) -> Floats:
     return np.sqrt(np.add.reduce(difference * difference, axis=2))
 
 
-def instances(split: str, count: int | None = None, rules: str = "all") -> list[Instance]:
+def instances(split: str, count: int | None = None, rules: Rules = "all") -> list[Instance]:
     """The instances of `split`, or the first `count` of them."""
+    if count is not None and count < 1:
+        raise ValueError(f"count = {count!r}; expected 1 or more")
     if rules not in _RULES:
         raise ValueError(f"there are no rules {rules!r}; there are {', '.join(_RULES)}")
     wanted = _ALIASES.get(split, split)
@@ -65,6 +68,11 @@ def instances(split: str, count: int | None = None, rules: str = "all") -> list[
             return [Instance(nodes, rules) for nodes in coordinates[:count]]
     names = ", ".join([*_ALIASES, *(f"{name}{size}" for name, _, size in _DRAWS[1:])])
     raise ValueError(f"there is no split {split!r}; there are {names}")
+
+
+def work(instance: Instance) -> float:
+    """How much longer a heuristic may take: it looks at all nodes that are left at every step."""
+    return float(instance.size) ** 2
 
 
 def solve(function: Callable[..., object], instance: Instance) -> list[object]:

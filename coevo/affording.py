@@ -1,0 +1,89 @@
+"""Whether a run's budget reaches for its first batch, before a model is loaded.
+
+A run refuses a budget that is too small by itself, once its engine is there. Of a study that would be one run after the
+other, a model each; and of a run it is a wait for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, cast
+
+from coevo.assembly import inner_engine, sampling_of
+from coevo.config import RunConfig
+from coevo.discovery import Registries
+from coevo.interfaces import ContextUpdater, Engine, ParameterUpdater, Task
+from coevo.planning import Planner, a_batch, sized_by
+from coevo.records import Json, Request
+from coevo.services import Budget, RunServices
+
+Counter: TypeAlias = Callable[[Request], int]
+"""Tokens of a request's prompt."""
+
+
+class _Counts:
+    """As much of an engine as a plan needs."""
+
+    def __init__(self, count: Counter) -> None:
+        self.count_tokens = count
+
+
+def budget_of(config: RunConfig, count: Counter | None) -> Budget:
+    """What can be held against a plan: tokens only where they can be counted."""
+    return Budget(config.calls, None if count is None else config.tokens)
+
+
+def check_first_batch(
+    config: RunConfig,
+    task: Task,
+    parts: tuple[ParameterUpdater, ContextUpdater],
+    services: RunServices,
+    count: Counter | None = None,
+) -> None:
+    """Refuse a budget that is too small for the first batch and the probe at the end.
+
+    The updaters are asked for that batch, so they are of no more use to a run.
+
+    Args:
+        config: of the run.
+        task: not started.
+        parts: both updaters.
+        services: theirs; it gets the budget.
+        count: counts tokens; None leaves the limit of tokens to the engine.
+
+    Raises:
+        UserError: which budget, and what makes the batch smaller.
+    """
+    services.budget = budget_of(config, count)
+    if services.budget == Budget():
+        return
+    parameters, contexts = parts
+    brief = task.brief()
+    engine = cast(Engine, _Counts(count or (lambda _: 0)))
+    planner = Planner(
+        task, brief, engine, services, sampling_of(config, brief), parameters.answers,
+        parameters.common_random_numbers, hasattr(contexts, "credit"), config.rollouts.chunk, config.probe.answers,
+    )  # fmt: skip
+    # Whether there are probes where nobody said so may hang on tokens, which are not counted here.
+    unknown = config.probe.every is None and config.tokens is not None and count is None
+    trains = parameters.population > 0
+    planner.probe_every = 0 if unknown else planner.interval(config.probe.every, trains=trains)
+    planner.sized_by = sized_by(contexts)
+    services.reserved_calls = planner.reserved_calls()
+    asked = a_batch(contexts.ask())
+    if asked is None:
+        return
+    prepared = planner.prepare(asked, tuple(parameters.ask(asked)) if asked.adapt else ())
+    planner.refusal(prepared)
+
+
+def token_counter(config: RunConfig, registries: Registries) -> Counter | None:
+    """What counts the tokens of prompts as the run's engine will, without its weights; None where nothing does.
+
+    An engine's factory may have a function `token_counter(model, options)` for that.
+    """
+    name, options = inner_engine(config, registries)
+    make: Callable[[str, Mapping[str, Json]], Any] | None = getattr(
+        registries.engines.entry(name).factory, "token_counter", None
+    )
+    return None if make is None or config.tokens is None else make(config.model, options)
