@@ -29,18 +29,19 @@ from coevo.assembly import (
 )
 from coevo.config import RunConfig, build, plugin_files
 from coevo.discovery import Plugins, Registries
-from coevo.errors import RunError, RunInterrupted, UserError
+from coevo.errors import PluginError, RunError, RunInterrupted, UserError
 from coevo.evolve import Loop
 from coevo.folder import RunFolder, RunStore, check_free
+from coevo.inputs import changes, not_loaded, taken
 from coevo.interfaces import Engine, Task
 from coevo.interrupting import interrupt
 from coevo.journal import History
-from coevo.observers import Observers
+from coevo.observers import Loggers, Observers, make_loggers
 from coevo.planning import Planner, sized_by
 from coevo.records import Json, RunInfo
 from coevo.rollouts import Collector
 from coevo.services import Budget, RunServices
-from coevo.startup import begin, described
+from coevo.startup import Inputs, begin, described, settle
 from coevo.summary import summarize
 
 
@@ -61,18 +62,23 @@ def run(config: RunConfig | Mapping[str, Json] | None = None, plugins: Plugins |
     if not isinstance(config, RunConfig):
         config = build(config or {}, table_names(registries))
     validate(config, registries)
-    config = config.model_copy(update={"model": lasting_model(config, registries)})
+    config = config.model_copy(
+        update={"model": lasting_model(config, registries), "plugins": tuple(map(os.path.abspath, config.plugins))}
+    )
+    loggers = make_loggers(config, registries)
     check_free(run_path(config))
+    # Before the model loads: of what this process has read by now.
+    inputs = Inputs(taken(config, plugins, registries))
     # All parts of the run take one day for today, and where it is in the prompts, so does the run when it is resumed.
     pinned = with_date(config, registries, datetime.date.today().isoformat())
     with parts(pinned, registries) as (task, engine):
         config, folder = _claim(pinned if DATE in described(engine, task) else config)
         try:
             with folder.lock():
-                _drive(config, plugins, registries, folder, task, engine, History())
+                _drive(config, plugins, registries, loggers, folder, task, engine, History(), inputs)
         except UserError:
             # What could not be done as asked leaves nothing behind, if not a rollout was made.
-            if not any((folder.path / "rollouts").iterdir()):
+            if not folder.has_rollouts():
                 shutil.rmtree(folder.path)
             raise
     return summarize(folder)
@@ -90,28 +96,60 @@ def _claim(config: RunConfig) -> tuple[RunConfig, RunFolder]:
                 raise
 
 
-def resume(run_name: str, runs: str = "runs", plugins: Plugins | None = None, quiet: bool = False) -> dict[str, Json]:
+def resume(
+    run_name: str,
+    runs: str = "runs",
+    plugins: Plugins | None = None,
+    quiet: bool = False,
+    accept_changes: bool = False,
+) -> dict[str, Json]:
     """Go on with an interrupted or killed run; returns what `coevo show --json` prints.
 
+    Args:
+        run_name: its name, or its folder.
+        runs: where runs are looked for by name.
+        plugins: already loaded ones; loaded from the run's configuration otherwise.
+        quiet: without loggers.
+        accept_changes: go on although something that its results depend on is not as it was when it began.
+
     Raises:
-        UserError: no such run, or another process has it.
+        UserError: no such run, another process has it, or it would mix two versions of something.
         CheckFailedError: the journal was changed, or the weights that it rebuilds are not those it names.
     """
     folder = RunFolder.find(run_name, runs)
     data = folder.config()
     plugins = plugins or discovery.load(_extra_files(data))
+    if lacking := not_loaded(folder.info().get("inputs", {}), plugins):
+        raise UserError(f"run {folder.name!r} began with {lacking}")
     registries = plugins.registries()
     config = build(data, table_names(registries))
     if quiet:
         config = config.model_copy(update={"loggers": ()})
     validate(config, registries)
+    loggers = make_loggers(config, registries)
     with folder.lock():
         folder.journal.repair()
         history = folder.journal.history()
         if not history.finished:
+            now = taken(config, plugins, registries)
+            inputs = Inputs(now, _changed(folder, now, registries, accept_changes), accept_changes)
             with parts(config, registries) as (task, engine):
-                _drive(config, plugins, registries, folder, task, engine, history)
+                _drive(config, plugins, registries, loggers, folder, task, engine, history, inputs)
     return summarize(folder)
+
+
+def _changed(folder: RunFolder, now: Mapping[str, Json], registries: Registries, accept: bool) -> Sequence[str]:
+    """What has changed since the run began, and the user goes on with; the rest of what has is said.
+
+    A run that has no answer yet has nothing to mix, and begins with what is there now.
+    """
+    if not folder.has_rollouts():
+        return ()
+    found = changes(folder.info().get("inputs", {}), now, registries.loggers)
+    settle(folder, found.mixing, accept)
+    for note in found.notes:
+        print(f"coevo: note: {note}", file=sys.stderr)
+    return found.mixing
 
 
 def _extra_files(config: RunConfig | Mapping[str, Json] | None) -> Sequence[str]:
@@ -152,10 +190,12 @@ def _drive(
     config: RunConfig,
     plugins: Plugins,
     registries: Registries,
+    loggers: Loggers,
     folder: RunFolder,
     task: Task,
     engine: Engine,
     history: History,
+    inputs: Inputs,
 ) -> None:
     with ExitStack() as stack:
         scorers = ThreadPoolExecutor(max_workers=2 * (os.cpu_count() or 1), thread_name_prefix="score")
@@ -171,7 +211,7 @@ def _drive(
         )
         parameters, contexts = make_updaters(config, registries, brief, services)
         check_needs(config, registries, parameters, engine)
-        begin(folder, task, engine, history)
+        begin(folder, task, engine, history, inputs)
         if history.states:
             parameters.load_state_dict(history.states["parameters"])
             contexts.load_state_dict(history.states["contexts"])
@@ -187,7 +227,7 @@ def _drive(
         wrap = getattr(contexts, "wrap", None)
         collector = Collector(engine, task, sampling, scorers, wrap, config.rollouts.retries)
         info = _info(config, folder, task, engine, history)
-        observe = Observers(plugins, registries, config, folder, engine)
+        observe = Observers(plugins, loggers, config, folder, engine)
         loop = Loop(
             task, brief, engine, parameters, contexts, planner, collector, services, store, observe,
             config.generations, history.best, history.reports(),
@@ -253,6 +293,13 @@ def _run_loop(
     except RunError as error:
         failure = RunError(f"{error}; go on with: coevo resume {store.folder.address}")
         _note_failure(store, error)
+        raise failure from error
+    except PluginError as error:
+        failure = error
+        _note_failure(store, error)
+        if store.folder.has_rollouts():
+            again = f"coevo resume {store.folder.address} --accept-changes"
+            failure = PluginError(f"{error}; once that is mended, go on with: {again}")
         raise failure from error
     except BaseException as error:
         failure = error

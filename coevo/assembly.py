@@ -15,7 +15,7 @@ from coevo.interfaces import Brief, ContextUpdater, Engine, ParameterUpdater
 from coevo.models import ALIASES, resolve
 from coevo.places import expanded
 from coevo.records import Json, Sampling
-from coevo.registry import Option, require
+from coevo.registry import Option
 from coevo.services import RunServices
 
 MOST_ANSWERS = 1_000_000
@@ -200,7 +200,6 @@ def make_updaters(
     parameters = registries.parameter_updaters.create(
         config.param, updater_options(config, registries), services=services, brief=brief
     )
-    require(parameters, ParameterUpdater, f"parameter updater {config.param!r}")
     services.batch_answers = parameters.population * parameters.answers
     services.member_answers = parameters.answers if parameters.population else 0
     if services.batch_answers > MOST_ANSWERS:
@@ -211,7 +210,6 @@ def make_updaters(
     contexts = registries.context_updaters.create(
         config.context, config.options.get(config.context, {}), services=services, brief=brief
     )
-    require(contexts, ContextUpdater, f"context updater {config.context!r}")
     # An updater that draws its operators adapts in a number of batches that is known on average only.
     services.planned = round(config.generations * float(getattr(contexts, "adapting_batches", 1)))
     return parameters, contexts

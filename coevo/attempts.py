@@ -8,6 +8,7 @@ from dataclasses import replace
 from coevo.dealing import Cell, Chunk, Prepared
 from coevo.endpoint.errors import CallLimitError
 from coevo.errors import CoevoError
+from coevo.faults import told
 from coevo.interfaces import Episode, Task
 from coevo.records import (
     Completion,
@@ -126,8 +127,10 @@ class Attempt:
             self.fail("judge_error", error)
 
     def fail(self, status: str, error: BaseException) -> None:
-        """End it with a status that is no fault of the model."""
-        self.result = EpisodeResult(status, artifacts={"message": short(error)})
+        """End it with a status that is no fault of the model; where the task is at fault, the place in it is said."""
+        self.result = EpisodeResult(
+            status, artifacts={"message": told(error) if status == "judge_error" else short(error)}
+        )
 
 
 def _explained(attempt: Attempt, result: EpisodeResult) -> Mapping[str, Json]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +31,8 @@ def default_credit(buffer: Buffer, failure: Literal["below"] | float) -> Buffer:
     if failure != "below":
         worth = float(failure)
     elif valid:
-        worth = min(valid) - (_deviation(valid) if _differ(valid) else 1.0)
+        # Below the least number that there is, there is none.
+        worth = max(min(valid) - (_deviation(valid) if _differ(valid) else 1.0), -sys.float_info.max)
     else:
         worth = 0.0
     return with_credits(buffer, [worth if r.return_ is None else r.return_ for r in buffer.rollouts])

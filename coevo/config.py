@@ -197,6 +197,10 @@ def build(data: Mapping[str, Json], tables: Sequence[str]) -> RunConfig:
 def _expand_task(own: dict[str, Json], options: dict[str, dict[str, Json]], tables: Sequence[str]) -> None:
     """A task given as the folder of a problem is the task `FOLDER_TASK` with that folder."""
     task = own.get("task")
+    given = options.get(FOLDER_TASK, {}).get("folder")
+    if isinstance(given, str):
+        # A run is resumed from any folder.
+        options[FOLDER_TASK] = {**options[FOLDER_TASK], "folder": os.path.abspath(os.path.expanduser(given))}
     if isinstance(task, str) and (folder := problem_folder(task, tables)) is not None:
         own["task"] = FOLDER_TASK
         options[FOLDER_TASK] = {**options.get(FOLDER_TASK, {}), "folder": folder}

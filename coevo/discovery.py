@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib.util
+import inspect
 import os
 import sys
+import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from importlib.metadata import Distribution, EntryPoint, distributions
@@ -13,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import pluggy
 
-from coevo import hookspecs
+from coevo import contracts, hookspecs
 from coevo.errors import CoevoError, PluginError, UserError
+from coevo.faults import told
 from coevo.files import check_source
 from coevo.registry import Registry, did_you_mean
 
@@ -23,28 +27,40 @@ if TYPE_CHECKING:
 
 GROUP = "coevo"
 LOCAL_PLUGIN = "coevo_plugin.py"
+LOCAL_MODULE = "coevo_local_"
+"""How the names of modules begin that are plugin files."""
+_NEAR = 0.85
+"""Likeness from which on a name is taken for that of a hook."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """One plugin that was found. `error` is empty if it loaded."""
+    """One plugin that was found.
+
+    Attributes:
+        name: of the entry point, or of the file.
+        source: distribution and version, or the file's path.
+        error: why it did not load, empty if it did.
+        notes: what its author may have meant otherwise.
+    """
 
     name: str
     source: str
     error: str = ""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
 class Registries:
     """Everything that plugins registered, by kind."""
 
-    tasks: Registry[Task] = field(default_factory=lambda: Registry["Task"]("task"))
-    engines: Registry[Engine] = field(default_factory=lambda: Registry["Engine"]("engine"))
+    tasks: Registry[Task] = field(default_factory=lambda: Registry("task", contracts.task))
+    engines: Registry[Engine] = field(default_factory=lambda: Registry("engine", contracts.engine))
     parameter_updaters: Registry[ParameterUpdater] = field(
-        default_factory=lambda: Registry["ParameterUpdater"]("parameter updater")
+        default_factory=lambda: Registry("parameter updater", contracts.parameter_updater)
     )
     context_updaters: Registry[ContextUpdater] = field(
-        default_factory=lambda: Registry["ContextUpdater"]("context updater")
+        default_factory=lambda: Registry("context updater", contracts.context_updater)
     )
     loggers: Registry[object] = field(default_factory=lambda: Registry[object]("logger"))
 
@@ -86,10 +102,9 @@ class Plugins:
                     impl.function(**({argument: registry} if argument in impl.argnames else {}))
                 except CoevoError:
                     raise
-                except Exception as error:
+                except (Exception, SystemExit) as error:
                     raise PluginError(
-                        f"plugin {impl.plugin_name!r}: {hook} raised {type(error).__name__}: {_one_line(error)}; "
-                        "leave it out with COEVO_PLUGINS"
+                        f"plugin {impl.plugin_name!r}: {hook} raised {told(error)}; leave it out with COEVO_PLUGINS"
                     ) from error
         return out
 
@@ -100,14 +115,21 @@ def _implementations(manager: pluggy.PluginManager, hook: str) -> list[pluggy.Ho
 
 
 def notify(
-    manager: pluggy.PluginManager, hook: str, on_error: Callable[[str, Exception], None], **arguments: object
+    manager: pluggy.PluginManager, hook: str, on_error: Callable[[str, BaseException], None], **arguments: object
 ) -> None:
     """Call an observer hook on every plugin; one that raises is reported by name and the rest go on."""
     for impl in _implementations(manager, hook):
         try:
             impl.function(**{name: arguments[name] for name in impl.argnames})
-        except Exception as error:  # noqa: BLE001 - a stranger's observer must not end a run
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's observer must not end a run
             on_error(impl.plugin_name, error)
+
+
+def new_manager() -> pluggy.PluginManager:
+    """A plugin manager that knows the hooks and no plugin."""
+    manager = pluggy.PluginManager(hookspecs.PROJECT)
+    manager.add_hookspecs(hookspecs)
+    return manager
 
 
 def load(extra_files: Iterable[str | Path] = (), folder: Path | None = None) -> Plugins:
@@ -120,8 +142,7 @@ def load(extra_files: Iterable[str | Path] = (), folder: Path | None = None) -> 
     Raises:
         PluginError: a file given by the user is missing or broken; `COEVO_PLUGINS` names an unknown plugin.
     """
-    manager = pluggy.PluginManager(hookspecs.PROJECT)
-    manager.add_hookspecs(hookspecs)
+    manager = new_manager()
     plugins = Plugins(manager)
     points = entry_points()
     wanted = [n.strip() for n in os.environ.get("COEVO_PLUGINS", "").split(",") if n.strip()]
@@ -163,7 +184,7 @@ def _load_entry_point(plugins: Plugins, name: str, point: EntryPoint, distributi
     source = f"{distribution.metadata['Name']} {distribution.version}"
     try:
         module = point.load()
-    except Exception as error:  # noqa: BLE001 - whatever a stranger's import raises must not disable coevo
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever an import raises must not disable coevo
         plugins.found.append(Plugin(name, source, f"{type(error).__name__}: {error}"))
         return
     try:
@@ -180,12 +201,41 @@ def _register(plugins: Plugins, name: str, module: object, source: str) -> None:
         if manager.get_plugin(name) is module:
             manager.unregister(module)
         raise PluginError(f"plugin {name!r} ({source}): {_one_line(error)}") from error
-    misspelt = _misspelt_hook(manager, module)
+    check_hooks(manager, module, f"plugin {name!r} ({source})")
+    plugins.found.append(Plugin(name, source, notes=tuple(unmarked(module))))
+
+
+def check_hooks(manager: pluggy.PluginManager, plugin: object, who: str) -> None:
+    """Refuse a plugin that was registered and has a hook that there is not; it is registered no more.
+
+    Raises:
+        PluginError: which, with a did-you-mean.
+    """
+    misspelt = _misspelt_hook(manager, plugin)
     if misspelt:
-        manager.unregister(module)
-        known = [n for n in vars(hookspecs) if hasattr(getattr(hookspecs, n), f"{hookspecs.PROJECT}_spec")]
-        raise PluginError(f"plugin {name!r} ({source}): unknown hook {misspelt!r}{did_you_mean(misspelt, known)}")
-    plugins.found.append(Plugin(name, source))
+        manager.unregister(plugin)
+        raise PluginError(f"{who}: unknown hook {misspelt!r}{did_you_mean(misspelt, _hooks())}")
+
+
+def unmarked(plugin: object) -> list[str]:
+    """What looks like a hook and is none, for want of the mark: it would never be called, without a word."""
+    found: list[str] = []
+    words = {word for hook in _hooks() for word in hook.split("_")}
+    for name in dir(plugin):
+        # Most names are like no hook, and are not worth a comparison with each.
+        if name.startswith("_") or words.isdisjoint(name.split("_")):
+            continue
+        meant = next(iter(difflib.get_close_matches(name, _hooks(), n=1, cutoff=_NEAR)), None)
+        thing = getattr(plugin, name, None) if meant else None
+        if meant is None or not inspect.isroutine(thing) or hasattr(thing, f"{hookspecs.PROJECT}_impl"):
+            continue
+        whose = "" if meant == name else f" (did you mean {meant!r}?)"
+        found.append(f"{name}() looks like a hook{whose} and is never called: it has no @coevo.hookimpl above it")
+    return found
+
+
+def _hooks() -> list[str]:
+    return [n for n in vars(hookspecs) if hasattr(getattr(hookspecs, n), f"{hookspecs.PROJECT}_spec")]
 
 
 def _misspelt_hook(manager: pluggy.PluginManager, module: object) -> str:
@@ -204,13 +254,22 @@ def _one_line(error: BaseException) -> str:
 
 
 def _import_file(path: Path) -> object:
+    if path.is_dir():
+        raise PluginError(
+            f"plugin {str(path)!r} is a folder; --plugin takes a Python file that implements hooks, such as "
+            f"{str(path / '__init__.py')!r}"
+        )
     if not path.is_file():
         raise PluginError(f"no plugin file {str(path)!r}; --plugin takes a Python file that implements hooks")
-    name = f"coevo_local_{path.stem}"
     try:
         check_source(path)
     except UserError as error:
         raise PluginError(f"plugin file {error}") from None
+    name = f"{LOCAL_MODULE}{path.stem}"
+    known = sys.modules.get(name)
+    if known is not None and Path(str(known.__file__)).resolve() != path.resolve():
+        # Two files of one name are two modules: what looks a class up by its module finds its own.
+        name = f"{name}_{zlib.crc32(os.fsencode(path.resolve())):08x}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise PluginError(f"{str(path)!r} is no Python file; --plugin takes one that implements hooks")
@@ -221,7 +280,5 @@ def _import_file(path: Path) -> object:
     except CoevoError:
         raise
     except (Exception, SystemExit) as error:
-        raise PluginError(
-            f"plugin file {str(path)!r} does not import: {type(error).__name__}: {_one_line(error)}"
-        ) from error
+        raise PluginError(f"plugin file {str(path)!r} does not import: {told(error)}") from error
     return module

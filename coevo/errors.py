@@ -35,6 +35,10 @@ class PluginError(UserError):
     """A plugin is broken: a misspelt hook, a duplicate name, an import that fails."""
 
 
+class UnknownSplitError(UserError, ValueError):
+    """A task has no split of that name."""
+
+
 class RunError(CoevoError):
     """A run failed for a reason that is not the user's input; what is on disk can be resumed."""
 

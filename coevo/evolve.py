@@ -14,12 +14,11 @@ from dataclasses import dataclass, field, replace
 from coevo.buffer import default_credit
 from coevo.errors import RunError
 from coevo.interfaces import Brief, ContextUpdater, Engine, ParameterUpdater, Task
-from coevo.outcome import best_of, objective_of, report_of
+from coevo.outcome import best_of, lost, objective_of, report_of
 from coevo.planning import Planner, Prepared, a_batch
 from coevo.records import Batch, BatchReport, Best, Buffer, GenerationReport, Rollout, Update
 from coevo.rollouts import Collector
 from coevo.services import RunServices
-from coevo.statuses import EXCLUDED
 from coevo.storage import Chunks, Store
 
 
@@ -108,24 +107,25 @@ class Loop:
 
     async def _collect(self, prepared: Prepared, chunks: AbstractContextManager[Chunks]) -> tuple[Rollout, ...]:
         g, tries = self.services.generation, self.collector.tries
+        first = g == 0 and not (self.reports or self.planner.probed)
         with chunks as kept:
             tries.keep(kept)
             for rollouts in kept.chunks:
                 self.observe("rollouts_finished", generation=g, rollouts=rollouts)
 
+            def check() -> None:
+                if reason := lost(kept.chunks, len(kept.chunks) == len(prepared.chunks), first):
+                    kept.discard()  # once what is wrong is mended, a resumed run asks again
+                    raise RunError(reason)
+
             def finished(rollouts: Sequence[Rollout]) -> None:
                 tries.save(rollouts)
                 self.observe("rollouts_finished", generation=g, rollouts=rollouts)
+                check()
 
             await self.collector.collect(prepared, prepared.chunks[len(kept.chunks) :], finished)
-            everything = tuple(rollout for rollouts in kept.chunks for rollout in rollouts)
-            if all(r.status in EXCLUDED for r in everything):
-                kept.discard()  # once what is wrong is mended, a resumed run asks again
-                first = everything[0]
-                raise RunError(
-                    f"every rollout of the batch failed with {first.status!r}: {first.artifacts.get('message', '')}"
-                )
-            return everything
+            check()
+            return tuple(rollout for rollouts in kept.chunks for rollout in rollouts)
 
     def _commit(self, buffer: Buffer, update: Update | None, started: float) -> BatchReport:
         better = best_of(buffer, self.best)

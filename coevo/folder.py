@@ -115,7 +115,7 @@ class RunFolder:
         path = self.path / "run.json"
         try:
             info: Json = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        except (ValueError, RecursionError):
+        except (OSError, ValueError, RecursionError):
             info = None
         if not isinstance(info, dict):
             raise CheckFailedError(f"{str(path)!r} holds no JSON object; the run's folder is damaged")
@@ -153,7 +153,7 @@ class RunFolder:
     def is_locked(self) -> bool:
         """Whether a process holds the run now."""
         path = self.path / "lock"
-        if not path.exists():
+        if not path.is_file():
             return False
         with path.open("r") as file:
             try:
@@ -161,6 +161,10 @@ class RunFolder:
             except BlockingIOError:
                 return True
         return False
+
+    def has_rollouts(self) -> bool:
+        """Whether anything was answered: an empty file holds a place only."""
+        return any(path.stat().st_size > 0 for path in (self.path / "rollouts").iterdir())
 
     def chunk_file(self, generation: int, batch: int, probe: bool = False) -> Path:
         """Where the rollouts of a batch, or of the probe before it, are."""

@@ -41,10 +41,21 @@ def _parse(content: bytes) -> tuple[Rollout, ...]:
 
 
 def read_chunks(path: Path) -> list[tuple[Rollout, ...]]:
-    """All whole chunks of a file, in order; an absent file has none. A torn last frame is left out."""
-    if not path.exists():
-        return []
-    return [_parse(content) for content in _split(path.read_bytes())[0]]
+    """All whole chunks of a file, in order; an absent file has none. A torn last frame is left out.
+
+    Raises:
+        CheckFailedError: it is no file that can be read.
+    """
+    return [_parse(content) for content in _split(_read(path))[0]]
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise CheckFailedError(f"{str(path)!r} cannot be read: {error.strerror}; the run's folder is damaged") from None
 
 
 class ChunkFile:
@@ -59,7 +70,7 @@ class ChunkFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        data = path.read_bytes() if path.exists() else b""
+        data = _read(path)
         contents, end = _split(data)
         self.chunks = [_parse(content) for content in contents]
         self._file = path.open("ab")

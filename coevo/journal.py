@@ -142,9 +142,19 @@ class Journal:
             self._last = str(kept[-1]["check"]) if kept else ""
         return self._last
 
+    def _read(self) -> bytes:
+        try:
+            return self.path.read_bytes()
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            raise CheckFailedError(
+                f"{str(self.path)!r} cannot be read: {error.strerror}; the run's folder is damaged"
+            ) from None
+
     def repair(self) -> None:
         """Cut a torn last line (a kill in mid-write). Its batch is not committed and runs again."""
-        data = self.path.read_bytes() if self.path.exists() else b""
+        data = self._read()
         end = data.rfind(b"\n") + 1
         self._last = None
         if end < len(data):
@@ -156,9 +166,9 @@ class Journal:
         """Verified lines in order; a torn last line is left out.
 
         Raises:
-            CheckFailedError: a line that is no JSON, or differs from its own checksum; names the batch.
+            CheckFailedError: a line that is no JSON, or differs from its own checksum; names the batch. Or no file.
         """
-        data = self.path.read_bytes() if self.path.exists() else b""
+        data = self._read()
         whole = data[: data.rfind(b"\n") + 1]
         previous = ""
         for number, text in enumerate(whole.splitlines(), 1):

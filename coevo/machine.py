@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -66,6 +67,14 @@ def cpu_flags() -> frozenset[str]:
         if key.strip() in ("flags", "Features"):
             return frozenset(value.split())
     return frozenset()
+
+
+def processor() -> str:
+    """The model of the first processor, as the system names it; empty where it does not."""
+    for line in _text(Path("/proc/cpuinfo")).splitlines():
+        if line.startswith(("model name", "CPU part")):
+            return line.partition(":")[2].strip()
+    return platform.processor()
 
 
 def free_disk(path: Path) -> int:

@@ -3,9 +3,36 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from coevo.records import BatchReport, Best, Buffer, Rollout, Update
 from coevo.services import RunServices
+from coevo.statuses import EXCLUDED
+
+HOPELESS = 32
+"""Answers at the beginning of a run that all have to end with `judge_error` for the task to be given up."""
+
+
+def lost(chunks: Sequence[Sequence[Rollout]], finished: bool, first: bool) -> str:
+    """Why there is no use in going on with a batch, or empty.
+
+    That is where every rollout of the batch was lost to the engine or the judge; and where the task failed on each of
+    the `HOPELESS` first of a run, since it will on the rest.
+
+    Args:
+        chunks: what there is of the batch.
+        finished: whether that is all of it.
+        first: whether nothing was judged before.
+    """
+    rollouts = [rollout for chunk in chunks for rollout in chunk]
+    if finished and all(r.status in EXCLUDED for r in rollouts):
+        which = "every rollout of the batch"
+    elif first and len(rollouts) >= HOPELESS and all(r.status == "judge_error" for r in rollouts):
+        which = f"each of the first {len(rollouts)} rollouts"
+    else:
+        return ""
+    message = " ".join(str(rollouts[0].artifacts.get("message", "")).split())
+    return f"{which} failed with {rollouts[0].status!r}: {message}"
 
 
 def objective_of(rollout: Rollout) -> float:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from coevo.dealing import PlanSettings, Prepared, choose, load_examples, plan
-from coevo.errors import PluginError, UserError
+from coevo.errors import CoevoError, PluginError, UserError
+from coevo.faults import told
 from coevo.interfaces import Brief, Engine, Ledger, Task
-from coevo.records import Batch, Context, Example, Perturbation, Sampling
+from coevo.records import Batch, Context, Example, Perturbation, Request, Sampling
 from coevo.seeds import derive
 from coevo.services import RunServices
 from coevo.tries import Tries, key
@@ -211,11 +212,21 @@ class Planner:
             )
         costs: Costs = []
         for cell in (cell for chunk in prepared.chunks for cell in chunk.cells):
-            episode = self.task.episode(prepared.examples[cell.example], prepared.batch.contexts[cell.context])
-            for request in episode.requests():
+            for request in self._first(prepared.examples[cell.example], prepared.batch.contexts[cell.context]):
                 answer = (request.sampling or self.sampling).max_new_tokens
                 costs.append((key(request), (count(request), answer)))
         return costs
+
+    def _first(self, example: Example, context: Context) -> Sequence[Request]:
+        """What an episode asks first."""
+        try:
+            return self.task.episode(example, context).requests()
+        except CoevoError:
+            raise
+        except Exception as error:
+            raise PluginError(
+                f"the task cannot say what it asks, so that --tokens cannot be kept: {told(error)}"
+            ) from error
 
 
 def _most(costs: Costs) -> int:

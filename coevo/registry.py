@@ -6,13 +6,14 @@ import difflib
 import inspect
 import math
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
 import pydantic
 
-from coevo.errors import PluginError, UserError
+from coevo.errors import CoevoError, PluginError, UserError
+from coevo.faults import told
 from coevo.records import Json
 
 T = TypeVar("T")
@@ -21,13 +22,20 @@ PROVIDED = frozenset({"services", "brief", "model", "plugins"})
 """Factory parameters that the run fills in; all others are the user's options."""
 
 
-def require(thing: object, protocol: type, what: str) -> None:
+def require(thing: object, protocol: type, what: str, leave: Collection[str] = ()) -> None:
     """Refuse an object that lacks a member of its Protocol.
+
+    Args:
+        thing: a plugin's.
+        protocol: that it implements.
+        what: whose it is.
+        leave: members that it may do without.
 
     Raises:
         PluginError: which members are missing.
     """
     members = {name for name in (*vars(protocol), *inspect.get_annotations(protocol)) if not name.startswith("_")}
+    members -= set(leave)
     missing = sorted(name for name in members if not hasattr(thing, name))
     if missing:
         raise PluginError(f"{what} lacks {', '.join(map(repr, missing))}; see coevo.interfaces.{protocol.__name__}")
@@ -90,8 +98,15 @@ class Registry(Generic[T]):
     `services`, `brief`, `model` or `plugins` (the run's plugin files) are given by the run.
     """
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, guard: Callable[[T, str], T] | None = None) -> None:
+        """Makes an empty one.
+
+        Args:
+            kind: of what is registered.
+            guard: takes what a factory made and whose it is, and gives what is passed on (see `coevo.contracts`).
+        """
         self.kind = kind
+        self._guard = guard
         self.plugin = ""  # whose hook is being called; set by discovery
         self._entries: dict[str, Entry[T]] = {}
 
@@ -104,8 +119,15 @@ class Registry(Generic[T]):
         """Add a factory.
 
         Raises:
-            PluginError: the name is taken; the message names both plugins.
+            PluginError: the name is taken, and the message names both plugins; or this is no name, or no factory.
         """
+        of = f"plugin {self.plugin!r}" if self.plugin else "a plugin"
+        if not isinstance(cast(object, name), str) or not name:
+            raise PluginError(f"{of} registers a {self.kind} as {name!r}; expected a name: register('mine', Mine)")
+        if not callable(cast(object, factory)):
+            raise PluginError(
+                f"{of} registers {factory!r} as {self.kind} {name!r}; expected a class or a function that makes one"
+            )
         text = summary or (inspect.getdoc(factory) or "").partition("\n")[0]
         entry = Entry(name, factory, self.plugin or getattr(factory, "__module__", "?"), text)
         taken = self._entries.get(name)
@@ -207,15 +229,24 @@ class Registry(Generic[T]):
 
         Raises:
             UserError: unknown name or option, wrong value; also what the factory raises as ValueError.
+            PluginError: the factory raised something else, or gave nothing.
         """
         factory = self.entry(name).factory
         checked = self.validate(name, options)
         wanted = inspect.signature(factory).parameters
         given = {key: value for key, value in provided.items() if key in wanted}
+        who = f"{self.kind} {name!r}"
         try:
-            return factory(**checked, **given)
+            made = factory(**checked, **given)
+        except CoevoError:
+            raise
         except ValueError as error:
-            raise UserError(f"{self.kind} {name!r}: {error}") from error
+            raise UserError(f"{who}: {error}") from error
+        except (Exception, SystemExit) as error:
+            raise PluginError(f"{who} cannot be made: {told(error)}") from error
+        if made is None:
+            raise PluginError(f"{who} cannot be made: its factory gave None; a function must return what it made")
+        return made if self._guard is None else self._guard(made, who)
 
 
 def _lost_bool(value: object, checked: object) -> bool:

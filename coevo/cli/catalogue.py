@@ -117,6 +117,7 @@ def plugin_records(plugins: Plugins, registries: Registries) -> list[dict[str, J
             "name": plugin.name,
             "source": plugin.source,
             "error": plugin.error,
+            "notes": list(plugin.notes),
             "registers": {
                 kind: names
                 for kind, registry in kinds(registries).items()
@@ -130,7 +131,7 @@ def plugin_records(plugins: Plugins, registries: Registries) -> list[dict[str, J
 def _registered(record: dict[str, Json]) -> str:
     if record["error"]:
         return f"broken: {' '.join(str(record['error']).split())}"
-    return "; ".join(f"{kind} {', '.join(names)}" for kind, names in record["registers"].items())
+    return "; ".join([*(f"{kind} {', '.join(names)}" for kind, names in record["registers"].items()), *record["notes"]])
 
 
 def option_records(registry: Registry[Any], name: str, *given: str) -> dict[str, Json]:

@@ -69,6 +69,9 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
     def resume(
         run: Annotated[str, typer.Argument(metavar="RUN", help="Name or folder of a run.")],
         runs: Runs = "runs",
+        accept_changes: Annotated[
+            bool, typer.Option("--accept-changes", help="Go on although something that results depend on has changed.")
+        ] = False,
         quiet: Quiet = False,
     ) -> None:
         """Go on with a run that was interrupted or killed."""
@@ -78,7 +81,8 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
 
         files = plugin_files(RunFolder.find(run, runs).config())
         with_files = discovery.load(files) if files else plugins
-        _finish(go_on(run, runs, with_files, quiet=quiet))
+        _note_broken(with_files)
+        _finish(go_on(run, runs, with_files, quiet=quiet, accept_changes=accept_changes))
 
 
 def configuration(
@@ -108,9 +112,13 @@ def configuration(
 
 
 def _note_broken(plugins: Plugins) -> None:
+    """What is left out, and what looks like a mistake."""
     for plugin in plugins.broken:
         note = " ".join(plugin.error.split())
         print(f"coevo: note: plugin {plugin.name!r} ({plugin.source}) is left out: {note}", file=sys.stderr)
+    for plugin in plugins.found:
+        for note in plugin.notes:
+            print(f"coevo: note: plugin {plugin.name!r} ({plugin.source}): {note}", file=sys.stderr)
 
 
 def _finish(summary: Mapping[str, Json]) -> None:

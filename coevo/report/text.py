@@ -86,6 +86,9 @@ def _facts(summary: Mapping[str, Json], folder: RunFolder) -> list[list[str]]:
         rows.append(["learning", str(s["learning"]["verdict"])])
     if s["message"]:
         rows.append(["error", printable(str(s["message"]))])
+    for one in folder.info().get("accepted", ()):
+        said = printable("; ".join(str(change) for change in one["changes"]))
+        rows.append(["changed", f"{said} (accepted before batch {one['batch']} of generation {one['generation']})"])
     if s["status"] in ("interrupted", "failed"):
         rows.append(["go on", f"coevo resume {RunFolder(Path(s['path'])).address}"])
     return rows

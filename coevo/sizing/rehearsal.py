@@ -12,7 +12,8 @@ from coevo.assembly import make_updaters
 from coevo.config import RunConfig
 from coevo.dealing import Chunk, PlanSettings, choose, load_examples, plan
 from coevo.discovery import Registries
-from coevo.errors import CoevoError
+from coevo.errors import CoevoError, PluginError
+from coevo.faults import told
 from coevo.interfaces import Brief, Task
 from coevo.planning import a_batch
 from coevo.records import Batch, Buffer, Example, Perturbation, Provenance, Rollout, Trajectory
@@ -90,10 +91,13 @@ def rehearse(config: RunConfig, registries: Registries, task: Task) -> Counts:
                     generations[-1].append(_count(task, batch, examples, chunks, max(1, len(members))))
                     contexts.tell(_failed(batch, members, examples, chunks, services))
                     services.adapted += bool(members)
-        except CoevoError:
-            raise
-        except Exception as error:  # noqa: BLE001 - a stranger's updater may need answers that a rehearsal has not
-            return Counts(problem=f"{config.context!r} cannot be rehearsed: {type(error).__name__}: {error}")
+        except CoevoError as error:
+            # What an updater raised may be for want of answers, which a rehearsal has not.
+            if not isinstance(error, PluginError) or error.__cause__ is None:
+                raise
+            return Counts(problem=f"{config.context!r} cannot be rehearsed: {told(error.__cause__)}")
+        except Exception as error:  # noqa: BLE001 - nor has it what a stranger's episode may need
+            return Counts(problem=f"{config.context!r} cannot be rehearsed: {told(error)}")
         return Counts(generations[0], generations[1])
 
 

@@ -222,7 +222,8 @@ def test_an_observer_that_raises_is_named_and_the_run_goes_on(coevo, small):
     )
     code, _, said = coevo("run", *small, "--plugin", "bad.py", "--generations", "1", "--quiet")
     assert code == 0
-    assert said == "coevo: observer 'bad' failed: ValueError: no disk; the run goes on\n" * 2
+    error = "ValueError: no disk (bad.py:4, in batch_finished)"
+    assert said == f"coevo: observer 'bad' failed: {error}; the run goes on\n" * 2
 
 
 def test_a_reader_that_leaves_is_no_error(tmp_path, small):
@@ -243,3 +244,22 @@ def test_a_run_whose_reader_leaves_goes_on(tmp_path, small):
     run.stderr.close()
     assert (run.wait(), said) == (BROKEN_PIPE, b"")
     assert '"reason": "generations"' in (tmp_path / "runs/a/journal.jsonl").read_text()
+
+
+@pytest.mark.parametrize("part", ["journal.jsonl", "run.json", "rollouts/g0000-b00.jsonl.zst", "lock", "config.toml"])
+@pytest.mark.parametrize("command", ["show", "resume", "report", "replay"])
+def test_a_file_of_a_run_that_is_a_folder_is_one_line(coevo, tmp_path, part, command):
+    assert coevo(
+        "run", "--plugin", FAKES, "--task", "aim", "--engine", "numbers", "--context", "fixed", "--param", "none",
+        "--generations", "1", "--name", "a", "--quiet",
+    )[0] == 0  # fmt: skip
+    path = Path("runs/a", part)
+    path.unlink()
+    path.mkdir()
+    code, _, complaint = coevo(command, "a")
+    assert code in (0, 1, 2)
+    assert complaint.count("\n") <= 1
+    if part == "journal.jsonl":
+        assert (code, complaint) == (
+            1, "coevo: 'runs/a/journal.jsonl' cannot be read: Is a directory; the run's folder is damaged\n"
+        )  # fmt: skip

@@ -66,6 +66,7 @@ def test_a_strangers_plugin_is_listed(installed):
         "name": "outside",
         "source": "coevo-outside 1.0",
         "error": "",
+        "notes": [],
         "registers": {"context": ["encourage"]},
     }
     assert "Try something bolder." in coevo(installed, "options", "context", "encourage").stdout

@@ -157,5 +157,133 @@ def test_the_local_plugin_and_given_files_are_loaded_once():
     assert [p.source for p in plugins.found if p.source.endswith(".py")] == ["coevo_plugin.py", "es.py"]
 
 
-def test_nothing_of_coevo_itself_is_broken():
-    assert discovery.load().broken == []
+def test_nothing_of_coevo_itself_is_broken_or_looks_like_a_mistake():
+    plugins = discovery.load()
+    assert plugins.broken == []
+    assert [plugin.name for plugin in plugins.found if plugin.notes] == []
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("def broken(:\n", r"plugin file 'mine\.py' does not import: SyntaxError: .* \(mine\.py:1\)"),
+        ("x = 1\nx['a']\n", r"does not import: TypeError: .* \(mine\.py:2, in <module>\)"),
+        ("raise SystemExit(2)\n", r"does not import: SystemExit: 2 \(mine\.py:1, in <module>\)"),
+        ("\0", r"does not import: SyntaxError"),
+    ],
+)
+def test_a_plugin_file_that_does_not_import_is_one_line_with_the_place(code, said):
+    Path("mine.py").write_text(code)
+    with pytest.raises(PluginError, match=said) as refused:
+        discovery.load(["mine.py"])
+    assert "\n" not in str(refused.value)
+
+
+def test_a_folder_is_no_plugin_file():
+    Path("mine").mkdir()
+    with pytest.raises(PluginError, match=r"plugin 'mine' is a folder; .* such as 'mine/__init__\.py'"):
+        discovery.load(["mine"])
+
+
+def test_two_files_of_one_name_are_two_plugins_and_two_modules():
+    hook = "@coevo.hookimpl\ndef register_tasks(tasks):\n    tasks.register({!r}, T)\n"
+    code = f"import coevo\n\nclass T:\n    pass\n\n{hook}"
+    for folder in ("one", "two"):
+        Path(folder).mkdir()
+        Path(folder, "mine.py").write_text(code.format(folder))
+    registries = discovery.load(["one/mine.py", "two/mine.py"]).registries()
+    made = [registries.tasks.entry(name).factory for name in ("one", "two")]
+    assert [Path(inspect.getfile(factory)).parent.name for factory in made] == ["one", "two"]
+
+
+class Leaves:
+    @hookimpl
+    def register_tasks(self):
+        raise SystemExit(3)
+
+
+def test_a_hook_that_leaves_is_named():
+    with pytest.raises(PluginError, match=r"plugin 'Leaves': register_tasks raised SystemExit: 3 \(test_dis"):
+        manager(Leaves()).registries()
+
+
+def test_an_observer_that_leaves_does_not_end_the_rest():
+    class Gone:
+        @hookimpl
+        def batch_finished(self):
+            raise SystemExit(3)
+
+    said = []
+    plugins = manager(Gone())
+    discovery.notify(plugins.manager, "batch_finished", lambda name, e: said.append((name, repr(e))), report=1)
+    assert said == [("Gone", "SystemExit(3)")]
+
+
+def test_what_looks_like_a_hook_and_has_no_mark_is_said(capsys):
+    from coevo.cli import main
+
+    Path("mine.py").write_text(
+        "def register_tasks(tasks):\n    pass\n\ndef register_engine(engines):\n    pass\n\n"
+        "def finished():\n    pass\n\ndef _run_started(info):\n    pass\n"
+    )
+    notes = [
+        "register_engine() looks like a hook (did you mean 'register_engines'?) and is never called: it has no "
+        "@coevo.hookimpl above it",
+        "register_tasks() looks like a hook and is never called: it has no @coevo.hookimpl above it",
+    ]
+    (found,) = [plugin for plugin in discovery.load(["mine.py"]).found if plugin.name == "mine"]
+    assert list(found.notes) == notes
+    assert main(["plugins", "--plugin", "mine.py"]) == 0
+    assert all(note in capsys.readouterr().out for note in notes[:1])
+
+
+def logger_of(**methods):
+    class Plugin:
+        @hookimpl
+        def register_loggers(self, loggers):
+            loggers.register("mine", type("Mine", (), methods))
+
+    return Plugin()
+
+
+def run_with(plugin):
+    from loop_kit import config, plugins
+
+    import coevo
+
+    return coevo.run({**config(), "loggers": ["mine"], "generations": 1}, plugins(plugin))
+
+
+def test_a_method_of_a_logger_without_the_mark_is_said_before_the_run(capsys):
+    assert run_with(logger_of(batch_finished=lambda self, report: 1 / 0))["status"] == "finished"
+    assert capsys.readouterr().err == (
+        "coevo: note: logger 'mine': batch_finished() looks like a hook and is never called: it has no "
+        "@coevo.hookimpl above it\n"
+    )
+
+
+@hookimpl
+def batch_finish(self, report):
+    pass
+
+
+@hookimpl
+def batch_finished(self, reprot):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("methods", "said"),
+    [
+        (
+            {"batch_finish": batch_finish},
+            r"logger 'mine': unknown hook 'batch_finish'; did you mean 'batch_finished'",
+        ),
+        ({"batch_finished": batch_finished}, r"logger 'mine': .*batch_finished.*reprot"),
+    ],
+)
+def test_a_hook_of_a_logger_that_does_not_exist_is_refused_before_anything_is_started(methods, said):
+    with pytest.raises(PluginError, match=said) as refused:
+        run_with(logger_of(**methods))
+    assert "\n" not in str(refused.value)
+    assert not Path("runs").exists()

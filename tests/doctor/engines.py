@@ -28,6 +28,12 @@ class WordEngine:
         tokens = tuple(range(len(self.word)))
         return [coevo.Completion(self.word, (1,), tokens, self.reason) for _ in requests]
 
+    def apply(self, update):
+        raise ValueError("a word has no weights")
+
+    def digest(self):
+        return "0" * 64
+
 
 class HangingEngine(WordEngine):
     """Starts a process and never comes up."""

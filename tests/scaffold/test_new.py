@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import tomllib
 from importlib.resources import files
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from coevo import discovery
+from coevo.records import Batch, Buffer, Provenance, Rollout, Step, Trajectory
 from coevo.sandbox.problem import load_problem
 from coevo_heuristics import from_folder
 
@@ -154,6 +157,37 @@ def test_a_new_plugin_evolves_and_its_options_are_known(coevo):
     best = [line for line in lines if line["kind"] == "batch"][-1]["states"]["contexts"]["best"]
     assert best == sorted(best, reverse=True)
     assert len(best) == 2
+
+
+def test_a_new_plugin_runs_on_a_task_without_texts_and_without_answers_in_its_artifacts(coevo):
+    coevo("new", "plugin", "mine")
+    fake = ["--plugin", FAKES, "--task", "letters", "--engine", "numbers", "--param", "none", "--quiet"]
+    code, _, complaint = coevo(
+        "run", "--plugin", "mine.py", "--context", "mine", *fake, "--generations", "2", "--set", "mine.answers=2",
+        "--name", "a",
+    )  # fmt: skip
+    assert (code, complaint) == (0, "")
+    first, second = (
+        json.loads(Path(f"runs/a/contexts/g000{g}-b00.jsonl").read_text())["components"]["prompt"] for g in range(2)
+    )
+    assert first == "Say anything."
+    assert re.fullmatch(r"Say anything\.\n\nThe best so far:\n(-?\d.*\n?)+", second)
+
+
+@pytest.mark.parametrize("name", sorted({*discovery.load().registries().tasks.names} - {"heuristics"}))
+def test_a_new_plugin_asks_of_every_task_that_comes_with_coevo(coevo, name):
+    coevo("new", "plugin", "mine")
+    registries = discovery.load(["mine.py"]).registries()
+    brief = registries.tasks.create(name, {}).brief()
+    mine = registries.context_updaters.create("mine", {}, brief=brief)
+    (context,) = mine.ask().contexts
+    assert dict(context.components) == dict(brief.components)
+    step = Step((), (), (), "stop", "x + 1")
+    provenance = Provenance(0, 0, 0, None, 0, 0.0, 0, context.id, "train", 0, 0, "p")
+    rollout = Rollout(provenance, "ok", 1.0, Trajectory((step,)))
+    mine.tell(Buffer(Batch((context,)), (), (rollout,)))
+    assert mine.ask() is None
+    assert mine.ask().contexts[0].components["prompt"].endswith("\n\nThe best so far:\nx + 1")
 
 
 @pytest.mark.parametrize(("name", "part"), [("eoh", "'eoh' is the name of a part of coevo"), ("lambda", "word of Py")])

@@ -7,7 +7,8 @@ class Encourage:
     """Ask one batch a generation; encourage after one without progress."""
 
     def __init__(self, *, brief: Brief, sentence: str = "Try something bolder.") -> None:
-        self.components, self.sentence = dict(brief.components), sentence
+        self.components = dict(brief.components) or {"prompt": brief.description}
+        self.sentence = sentence
         self.best, self.asked = float("-inf"), False
 
     def ask(self) -> Batch | None:
@@ -17,7 +18,8 @@ class Encourage:
     def tell(self, buffer: Buffer) -> None:
         best = max((r.return_ for r in buffer.rollouts if r.return_ is not None), default=self.best)
         if best <= self.best:
-            self.components["prompt"] = f"{self.sentence} {self.components['prompt']}"
+            name = next(iter(self.components))
+            self.components[name] = f"{self.sentence} {self.components[name]}"
         self.best = max(best, self.best)
 
     def state_dict(self) -> dict[str, object]:
