@@ -218,7 +218,7 @@ def _judge_best(loop: Loop, store: RunStore) -> None:
     if loop.best is None or loop.brief.hole == "none" or hasattr(loop.task, "run"):
         return
     rollout = holdout.find(store.folder, loop.best)
-    splits = holdout.judge(loop.task, rollout, loop.collector.wrap)
+    splits = holdout.judge(loop.task, rollout, wrapped=loop.collector.wrap is not None)
     lines = [holdout.told(split, verdict) for split, verdict in splits.items()]
     store.save_best(loop.best, rollout, splits, lines)
 
