@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import signal
 import sys
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from types import FrameType
 
 from coevo import discovery, holdout
 from coevo.assembly import (
@@ -30,6 +28,7 @@ from coevo.errors import RunError, RunInterrupted, UserError
 from coevo.evolve import Loop
 from coevo.folder import RunFolder, RunStore, check_free
 from coevo.interfaces import Engine, Task
+from coevo.interrupts import ending, staying, terminating
 from coevo.journal import History
 from coevo.observers import Observers
 from coevo.planning import Planner
@@ -59,7 +58,7 @@ def run(config: RunConfig | Mapping[str, Json] | None = None, plugins: Plugins |
     validate(config, registries)
     config = config.model_copy(update={"model": lasting_model(config, registries)})
     check_free(run_path(config))
-    with parts(config, registries) as (task, engine):
+    with staying(), parts(config, registries) as (task, engine):
         config, folder = _claim(config)
         try:
             with folder.lock():
@@ -103,7 +102,7 @@ def resume(run_name: str, runs: str = "runs", plugins: Plugins | None = None, qu
         folder.journal.repair()
         history = folder.journal.history()
         if not history.finished:
-            with parts(config, registries) as (task, engine):
+            with staying(), parts(config, registries) as (task, engine):
                 _drive(config, plugins, registries, folder, task, engine, history)
     return summarize(folder)
 
@@ -151,7 +150,7 @@ def _drive(
 ) -> None:
     with ExitStack() as stack:
         scorers = ThreadPoolExecutor(max_workers=2 * (os.cpu_count() or 1), thread_name_prefix="score")
-        stack.callback(scorers.shutdown, cancel_futures=True)
+        stack.enter_context(ending(scorers))
         brief, store = task.brief(), RunStore(folder, task)
         services = RunServices(
             config.seed,
@@ -182,7 +181,8 @@ def _drive(
             task, brief, engine, parameters, contexts, planner, collector, services, store, observe,
             config.generations, history.best, history.reports(),
         )  # fmt: skip
-        _run_loop(loop, store, observe, info, history, config.judge_best)
+        with terminating(f"coevo: {_how_to_go_on(store)}"):
+            _run_loop(loop, store, observe, info, history, config.judge_best)
 
 
 def _info(config: RunConfig, folder: RunFolder, task: Task, engine: Engine, history: History) -> RunInfo:
@@ -202,9 +202,8 @@ def _info(config: RunConfig, folder: RunFolder, task: Task, engine: Engine, hist
     )
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    """SIGTERM ends a run as Ctrl-C does."""
-    signal.raise_signal(signal.SIGINT)
+def _how_to_go_on(store: RunStore) -> str:
+    return f"interrupted; go on with: coevo resume {store.folder.address}"
 
 
 def _note_failure(store: RunStore, error: BaseException) -> None:
@@ -226,10 +225,6 @@ def _judge_best(loop: Loop, store: RunStore) -> None:
 def _run_loop(
     loop: Loop, store: RunStore, observe: Observers, info: RunInfo, history: History, judge_best: bool
 ) -> None:
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # So a shell starts what a script puts in the background; SIGTERM, which becomes SIGINT here, would be lost too.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    previous = signal.signal(signal.SIGTERM, _interrupt)
     failure: BaseException | None = None
     observe("run_started", info=info)
     try:
@@ -239,7 +234,7 @@ def _run_loop(
         store.stop(reason, generation=loop.services.generation, batch=loop.services.batch)
     except KeyboardInterrupt:
         store.stop("interrupted")
-        failure = RunInterrupted(f"interrupted; go on with: coevo resume {store.folder.address}")
+        failure = RunInterrupted(_how_to_go_on(store))
         raise failure from None
     except OSError as error:
         failure = RunError(f"writing failed: {error}; mend it, then go on with: coevo resume {store.folder.address}")
@@ -255,4 +250,3 @@ def _run_loop(
         raise
     finally:
         observe("run_finished", info=info, error=failure)
-        signal.signal(signal.SIGTERM, previous)

@@ -65,7 +65,7 @@ _LIMITS = Limits()
 
 
 class LimitsTable(_Strict):
-    """`[limits]` of one candidate, see `coevo.sandbox.Limits`.
+    """`[limits]` of one candidate, and of evaluate.py itself (`author_seconds`), see `coevo.sandbox.Limits`.
 
     Attributes:
         held_out_cpu_seconds: takes the place of `cpu_seconds` on splits other than the search split, which are
@@ -79,6 +79,7 @@ class LimitsTable(_Strict):
     output_kb: int = pydantic.Field(default=_LIMITS.output_kb, gt=0)
     file_mb: int = pydantic.Field(default=_LIMITS.file_mb, gt=0)
     processes: int = pydantic.Field(default=_LIMITS.processes, gt=0)
+    author_seconds: float = pydantic.Field(default=_LIMITS.author_seconds, gt=0)
 
 
 class ReferenceTable(_Strict):
