@@ -6,7 +6,6 @@ import asyncio
 import datetime
 import os
 import shutil
-import signal
 import sys
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,7 +33,7 @@ from coevo.evolve import Loop
 from coevo.folder import RunFolder, RunStore, check_free
 from coevo.inputs import changes, not_loaded, taken
 from coevo.interfaces import Engine, Task
-from coevo.interrupting import interrupt
+from coevo.interrupts import ending, staying, terminating
 from coevo.journal import History
 from coevo.observers import Loggers, Observers, make_loggers
 from coevo.planning import Planner, sized_by
@@ -71,7 +70,7 @@ def run(config: RunConfig | Mapping[str, Json] | None = None, plugins: Plugins |
     inputs = Inputs(taken(config, plugins, registries))
     # All parts of the run take one day for today, and where it is in the prompts, so does the run when it is resumed.
     pinned = with_date(config, registries, datetime.date.today().isoformat())
-    with parts(pinned, registries) as (task, engine):
+    with staying(), parts(pinned, registries) as (task, engine):
         config, folder = _claim(pinned if DATE in described(engine, task) else config)
         try:
             with folder.lock():
@@ -133,7 +132,7 @@ def resume(
         if not history.finished:
             now = taken(config, plugins, registries)
             inputs = Inputs(now, _changed(folder, now, registries, accept_changes), accept_changes)
-            with parts(config, registries) as (task, engine):
+            with staying(), parts(config, registries) as (task, engine):
                 _drive(config, plugins, registries, loggers, folder, task, engine, history, inputs)
     return summarize(folder)
 
@@ -199,7 +198,7 @@ def _drive(
 ) -> None:
     with ExitStack() as stack:
         scorers = ThreadPoolExecutor(max_workers=2 * (os.cpu_count() or 1), thread_name_prefix="score")
-        stack.callback(scorers.shutdown, cancel_futures=True)
+        stack.enter_context(ending(scorers))
         brief, store = task.brief(), RunStore(folder, task, folder.unbooked(history))
         services = RunServices(
             config.seed,
@@ -232,7 +231,8 @@ def _drive(
             task, brief, engine, parameters, contexts, planner, collector, services, store, observe,
             config.generations, history.best, history.reports(),
         )  # fmt: skip
-        _run_loop(loop, store, observe, info, history, config.judge_best)
+        with terminating(f"coevo: {_how_to_go_on(store)}"):
+            _run_loop(loop, store, observe, info, history, config.judge_best)
 
 
 def _info(config: RunConfig, folder: RunFolder, task: Task, engine: Engine, history: History) -> RunInfo:
@@ -252,6 +252,10 @@ def _info(config: RunConfig, folder: RunFolder, task: Task, engine: Engine, hist
     )
 
 
+def _how_to_go_on(store: RunStore) -> str:
+    return f"interrupted; go on with: coevo resume {store.folder.address}"
+
+
 def _note_failure(store: RunStore, error: BaseException) -> None:
     # On a full disk there is no room for the note either; the run then counts as interrupted.
     with suppress(OSError):
@@ -263,7 +267,7 @@ def _judge_best(loop: Loop, store: RunStore) -> None:
     if loop.best is None or loop.brief.hole == "none" or hasattr(loop.task, "run"):
         return
     rollout = holdout.find(store.folder, loop.best)
-    splits = holdout.judge(loop.task, rollout, loop.collector.wrap)
+    splits = holdout.judge(loop.task, rollout, wrapped=loop.collector.wrap is not None)
     lines = [holdout.told(split, verdict) for split, verdict in splits.items()]
     store.save_best(loop.best, rollout, splits, lines)
 
@@ -271,10 +275,6 @@ def _judge_best(loop: Loop, store: RunStore) -> None:
 def _run_loop(
     loop: Loop, store: RunStore, observe: Observers, info: RunInfo, history: History, judge_best: bool
 ) -> None:
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # So a shell starts what a script puts in the background; SIGTERM, which becomes SIGINT here, would be lost too.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    previous = signal.signal(signal.SIGTERM, interrupt)
     failure: BaseException | None = None
     observe("run_started", info=info)
     try:
@@ -284,7 +284,7 @@ def _run_loop(
         store.stop(reason, generation=loop.services.generation, batch=loop.services.batch)
     except KeyboardInterrupt:
         store.stop("interrupted")
-        failure = RunInterrupted(f"interrupted; go on with: coevo resume {store.folder.address}")
+        failure = RunInterrupted(_how_to_go_on(store))
         raise failure from None
     except OSError as error:
         failure = RunError(f"writing failed: {error}; mend it, then go on with: coevo resume {store.folder.address}")
@@ -307,4 +307,3 @@ def _run_loop(
         raise
     finally:
         observe("run_finished", info=info, error=failure)
-        signal.signal(signal.SIGTERM, previous)

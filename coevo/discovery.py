@@ -9,6 +9,7 @@ import os
 import sys
 import zlib
 from collections.abc import Callable, Iterable
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from importlib.metadata import Distribution, EntryPoint, distributions
 from pathlib import Path
@@ -99,7 +100,8 @@ class Plugins:
             for impl in _implementations(self.manager, hook):
                 registry.plugin = impl.plugin_name
                 try:
-                    impl.function(**({argument: registry} if argument in impl.argnames else {}))
+                    with redirect_stdout(sys.stderr):
+                        impl.function(**({argument: registry} if argument in impl.argnames else {}))
                 except CoevoError:
                     raise
                 except (Exception, SystemExit) as error:
@@ -142,6 +144,12 @@ def load(extra_files: Iterable[str | Path] = (), folder: Path | None = None) -> 
     Raises:
         PluginError: a file given by the user is missing or broken; `COEVO_PLUGINS` names an unknown plugin.
     """
+    # What a plugin prints while it is imported is no output of a command.
+    with redirect_stdout(sys.stderr):
+        return _load(extra_files, folder)
+
+
+def _load(extra_files: Iterable[str | Path], folder: Path | None) -> Plugins:
     manager = new_manager()
     plugins = Plugins(manager)
     points = entry_points()

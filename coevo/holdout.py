@@ -2,20 +2,24 @@
 
 What the model said is given to a fresh episode of the other split, so a task needs nothing of its own for this. No
 updater learns of it, and no test instance is loaded before the search is over.
+
+The episode is the task's own, never one that the context updater has wrapped: a wrapper that judges several answers
+and keeps the best would choose by the held-out instances. Which of its answers was kept is found out on the split of
+the search.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import fmean
 from typing import cast
 
 from coevo.errors import CheckFailedError
 from coevo.folder import RunFolder
 from coevo.frames import read_chunks
-from coevo.interfaces import Episode, Task
+from coevo.interfaces import Task
 from coevo.objectives import written
-from coevo.records import Best, Completion, Context, EpisodeResult, Example, Json, Rollout
+from coevo.records import Best, Completion, Context, EpisodeResult, Example, Json, Rollout, Step
 
 SPLITS = ("validation", "test")
 
@@ -34,7 +38,7 @@ def find(folder: RunFolder, best: Best) -> Rollout:
     raise CheckFailedError(f"rollout {best.rollout!r} is not in {str(path)!r}; the run's folder is damaged")
 
 
-def judge(task: Task, rollout: Rollout, wrap: Callable[[Episode], Episode] | None = None) -> dict[str, Json]:
+def judge(task: Task, rollout: Rollout, wrapped: bool = False) -> dict[str, Json]:
     """Split → `status`, and `objective` and `instances` (their number, 0 where the task does not tell) where it is ok.
 
     Splits that the task does not have are left out; one that cannot be judged has `judge_error` and a `message`, since
@@ -43,28 +47,50 @@ def judge(task: Task, rollout: Rollout, wrap: Callable[[Episode], Episode] | Non
     Args:
         task: of a program search: the answer does not depend on the example.
         rollout: a valid one.
-        wrap: of the context updater.
+        wrapped: whether the context updater had the episode in its hands, so that not every answer need be the task's.
     """
+    steps = _kept(task, rollout) if wrapped else rollout.trajectory.steps
     found: dict[str, Json] = {}
     for split in SPLITS:
         try:
             examples = task.examples(split)
         except ValueError:
             continue
-        found[split] = _verdict([_attempt(task, example, rollout, wrap) for example in examples])
+        if steps is None:
+            said = "which of the answers the context updater kept cannot be told: none alone ends as the rollout did"
+            found[split] = {"status": "judge_error", "message": said}
+        else:
+            found[split] = _verdict([_attempt(task, example, steps) for example in examples])
     return found
 
 
-def _attempt(
-    task: Task, example: Example, rollout: Rollout, wrap: Callable[[Episode], Episode] | None
-) -> EpisodeResult:
+def _kept(task: Task, rollout: Rollout) -> Sequence[Step] | None:
+    """The answers from the one on that alone ends as the rollout did, on its own example; the last such one."""
+    steps = rollout.trajectory.steps
+    example = next((e for e in task.examples("train") if e.id == rollout.provenance.example), None)
+    for first in reversed(range(len(steps))):
+        if example is not None and _same(_attempt(task, example, steps[first:]), rollout):
+            return steps[first:]
+    return None
+
+
+def _same(result: EpisodeResult, rollout: Rollout) -> bool:
+    """Whether a result is of the program that a rollout kept; by its return where the task does not name programs."""
+    if result.status != rollout.status:
+        return False
+    for key in ("code_key", "code"):
+        if key in rollout.artifacts:
+            return result.artifacts.get(key) == rollout.artifacts[key]
+    return result.return_ == rollout.return_
+
+
+def _attempt(task: Task, example: Example, steps: Sequence[Step]) -> EpisodeResult:
     """Let a fresh episode judge what was answered."""
-    steps = iter(rollout.trajectory.steps)
+    answers = iter(steps)
     try:
         episode = task.episode(example, Context())
-        episode = wrap(episode) if wrap else episode
         while requests := episode.requests():
-            said = [next(steps) for _ in requests]
+            said = [next(answers) for _ in requests]
             episode.step([Completion(s.text, s.prompt_ids, s.completion_ids, s.finish_reason) for s in said])
         return episode.result()
     except Exception as error:  # noqa: BLE001 - here a failure becomes data

@@ -272,7 +272,8 @@ class ContextUpdater(Protocol):
     """Ask/tell optimizer of the context.
 
     Optional: `credit(buffer) -> Buffer` sets what the parameter updater learns from;
-    `wrap(episode) -> Episode` acts inside an episode; `adapting_batches: float` is how many batches of a
+    `wrap(episode) -> Episode` acts inside an episode (never where a best is judged on held-out splits);
+    `adapting_batches: float` is how many batches of a
     generation adapt on average (1 where it is missing), which the sigma schedule needs; `learned() -> Context` is the
     context that the run has come to, for who uses the model afterwards; `sized_by: str` names the option that makes
     a batch smaller (`eoh.population`), for who has a budget that is too small for the first one.

@@ -7,7 +7,8 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import TextIO
+from contextlib import nullcontext
+from typing import Any, TextIO
 
 import typer
 
@@ -28,9 +29,11 @@ from coevo.cli import (
     tune,
 )
 from coevo.cli.errors import ClickError, one_line, usage_message
+from coevo.cli.output import reserved
 from coevo.discovery import Plugins
 from coevo.errors import CoevoError, PluginError, UserError
 from coevo.faults import told
+from coevo.interrupts import INTERRUPTED, leave_soon
 
 COMMANDS = (
     running, plan, tune, study, compare, reading, report, models, serving, catalogue, new, doctor, bench,
@@ -40,7 +43,6 @@ COMMANDS = (
 TRACEBACK = "COEVO_TRACEBACK"
 """Environment variable: if it is set, errors that are one line are shown with where they came from as well."""
 
-INTERRUPTED = 130
 BROKEN_PIPE = 141  # what a shell reports of a program that SIGPIPE ended
 
 
@@ -75,6 +77,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     _forgive(sys.stdout, "replace")
     _forgive(sys.stderr, "backslashreplace")
+    code = _code_of(given)
+    if code == INTERRUPTED and arguments is None:
+        leave_soon()  # a thread that never ends would keep the process
+    return code
+
+
+def _code_of(given: list[str]) -> int:
     try:
         return _invoke(given)
     except CoevoError as error:
@@ -108,8 +117,11 @@ def _invoke(arguments: list[str]) -> int:
     command = typer.main.get_command(app)
     if not arguments:
         arguments = ["--help"]
+    # The JSON of a plugin's own command goes the plugin's way.
+    alone = "--json" in arguments and "--help" not in arguments and _is_own(app, arguments[0])
     try:
-        code = command.main(args=arguments, prog_name="coevo", standalone_mode=False)
+        with reserved() if alone else nullcontext():
+            code = command.main(args=arguments, prog_name="coevo", standalone_mode=False)
         sys.stdout.flush()
     except SystemExit as leaving:
         # The parser leaves by itself only where the reader of our output is gone.
@@ -136,12 +148,28 @@ def _root(
     """Nothing by itself."""
 
 
+def _is_own(app: typer.Typer, name: str) -> bool:
+    """Whether a command, or a group of commands, is one of coevo's."""
+    for info in app.registered_groups:
+        if info.name == name and info.typer_instance is not None:
+            app = info.typer_instance
+            return all(_module(command).startswith("coevo.cli.") for command in app.registered_commands)
+    return any(_name(info) == name and _module(info).startswith("coevo.cli.") for info in app.registered_commands)
+
+
+def _name(info: Any) -> str:
+    function = getattr(info, "callback", None)
+    return info.name or (function.__name__.replace("_", "-") if callable(function) else "")
+
+
+def _module(info: Any) -> str:
+    return str(getattr(getattr(info, "callback", None), "__module__", "?"))
+
+
 def _check_names(app: typer.Typer) -> None:
     seen: dict[str, str] = {}
     for info in [*app.registered_commands, *app.registered_groups]:
-        function = getattr(info, "callback", None)
-        name = info.name or (function.__name__.replace("_", "-") if callable(function) else "")
-        module = str(getattr(function, "__module__", "?"))
+        name, module = _name(info), _module(info)
         if name in seen:
             raise PluginError(f"command {name!r} is registered twice: by {seen[name]!r} and by {module!r}")
         seen[name] = module

@@ -2,7 +2,8 @@
 
 Covered: every process that a candidate starts ends with it, and with the run; CPU time, memory, output, files and
 processes are limited; nothing of the run is inherited; the candidate has no network and sees no file but the
-interpreter and the problem; its solution is checked, and the objective computed, by the run.
+interpreter and the problem; its solution is checked, and the objective computed, in another process that the run keeps
+for the problem's own code, which may be wrong but is not hostile.
 
 Weaker, as `Sandbox.isolation` tells:
 
@@ -18,13 +19,26 @@ name and are not mapped (at most 64 descriptors of `file_mb` in each process); n
 the system's entropy, which differ each time.
 """
 
+from coevo.sandbox.author import Author, AuthorError
 from coevo.sandbox.client import Outcome, Sandbox
 from coevo.sandbox.limits import Limits
 from coevo.sandbox.problem import Problem, load_problem
 from coevo.sandbox.racing import Bar
 from coevo.sandbox.scoring import Evaluation, Evaluator
 
-__all__ = ["PROTOCOL", "Bar", "Evaluation", "Evaluator", "Limits", "Outcome", "Problem", "Sandbox", "load_problem"]
+__all__ = [
+    "PROTOCOL",
+    "Author",
+    "AuthorError",
+    "Bar",
+    "Evaluation",
+    "Evaluator",
+    "Limits",
+    "Outcome",
+    "Problem",
+    "Sandbox",
+    "load_problem",
+]
 
 PROTOCOL = 1
 """Raised when the same source may end otherwise than before; what was kept of evaluations is then of no use."""

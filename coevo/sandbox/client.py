@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -74,6 +74,7 @@ class Sandbox:
         workers: int | None = None,
         options: Mapping[str, object] | None = None,
         namespaces: bool = True,
+        waiting: Callable[[], None] | None = None,
     ) -> None:
         """Start the zygote and load the problem there.
 
@@ -86,6 +87,8 @@ class Sandbox:
                 of user are permitted, because descendants could not be told apart.
             options: keyword arguments of the problem's `instances`.
             namespaces: False leaves them out, as on a system that has none.
+            waiting: is called now and then until the problem is loaded, and raises to give up. Without it there is a
+                limit of a minute.
 
         Raises:
             UserError: the problem cannot be loaded, or has no such split.
@@ -104,7 +107,7 @@ class Sandbox:
         }
         self._changing = threading.Lock()
         self._closed = False
-        self._zygote = Connection(self._settings)
+        self._zygote = Connection(self._settings, waiting)
         self.isolation: Mapping[str, bool] = MappingProxyType(self._zygote.isolation)
         apart = self.isolation["processes"] or self.isolation["user"]
         self.workers = workers if apart else 1

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 import queue
+import select
 import shutil
 import signal
 import socket
@@ -23,9 +24,17 @@ from coevo.sandbox import wire
 
 _START_SECONDS = 60.0
 _CLOSE_SECONDS = 10.0
+_LOOK_MILLISECONDS = 200
 _SINGLE_THREAD = dict.fromkeys(["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"], "1")
 
 Reply: TypeAlias = tuple[dict[str, Any], bytes]
+
+
+def environment() -> dict[str, str]:
+    """Variables under which a problem is loaded, in the sandbox and in the author's process alike."""
+    # The last entry is for a run that found coevo in its working folder.
+    path = [*filter(os.path.isabs, sys.path), str(Path(__file__).resolve().parents[2])]
+    return {"LANG": "C.UTF-8", "PYTHONPATH": os.pathsep.join(path), "PYTHONHASHSEED": "0", **_SINGLE_THREAD}
 
 
 class Connection:
@@ -35,8 +44,12 @@ class Connection:
         isolation: what the zygote found to be permitted.
     """
 
-    def __init__(self, settings: Mapping[str, object]) -> None:
+    def __init__(self, settings: Mapping[str, object], waiting: Callable[[], None] | None = None) -> None:
         """Start a zygote with `settings` and wait until it is ready.
+
+        Args:
+            settings: for the zygote.
+            waiting: is called now and then meanwhile, and raises to give up; without it there is a limit of time.
 
         Raises:
             UserError: it cannot load the problem.
@@ -48,14 +61,11 @@ class Connection:
         ours, theirs = socket.socketpair()
         self._channel = ours
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
-        # The last entry is for a run that found coevo in its working folder.
-        path = [*filter(os.path.isabs, sys.path), str(Path(__file__).resolve().parents[2])]
-        environment = {"LANG": "C.UTF-8", "PYTHONPATH": os.pathsep.join(path), "PYTHONHASHSEED": "0", **_SINGLE_THREAD}
         command = [sys.executable, "-P", "-m", "coevo.sandbox.zygote", str(theirs.fileno()), str(os.getpid())]
         with theirs:
             self._process = subprocess.Popen(
                 command,
-                env=environment,
+                env=environment(),
                 cwd="/",
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
@@ -69,17 +79,25 @@ class Connection:
         self._numbers = itertools.count(1)
         self._dead = False
         self._reader: threading.Thread | None = None
-        self.isolation = self._await_ready({**settings, "folder": self._folder})
+        self.isolation = self._await_ready({**settings, "folder": self._folder}, waiting)
         self._reader = threading.Thread(target=self._read, name="coevo-sandbox", daemon=True)
         self._reader.start()
 
-    def _await_ready(self, settings: Mapping[str, object]) -> dict[str, bool]:
+    def _await_ready(self, settings: Mapping[str, object], waiting: Callable[[], None] | None) -> dict[str, bool]:
         self._channel.settimeout(_START_SECONDS)
         try:
             wire.send(self._channel, settings)
+            poll = select.poll()
+            poll.register(self._channel, select.POLLIN)
+            while waiting is not None and not poll.poll(_LOOK_MILLISECONDS):
+                waiting()
             message = wire.receive(self._channel)
         except OSError:
             message = None
+        except BaseException:
+            self.kill()
+            self.close()
+            raise
         if message is None:
             said, waited = self._last_words(), self._process.poll() is None
             self.close()
@@ -153,10 +171,18 @@ class Connection:
                 return None
             if reply is None or "stage" not in reply[0]:
                 return reply
-            if look is not None and look(reply[1]):
-                # It may have ended by itself: then nobody is meant any more.
-                with self._writing, contextlib.suppress(OSError):
-                    wire.send(self._channel, {"id": number, "stop": True})
+            try:
+                stop = look is not None and look(reply[1])
+            except BaseException:
+                self._stop(number)
+                raise
+            if stop:
+                self._stop(number)
+
+    def _stop(self, number: int) -> None:
+        """End a candidate. It may have ended by itself: then nobody is meant any more."""
+        with self._writing, contextlib.suppress(OSError):
+            wire.send(self._channel, {"id": number, "stop": True})
 
     def kill(self) -> None:
         """End it as it is; the guardian's process group holds both."""

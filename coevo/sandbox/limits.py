@@ -12,7 +12,7 @@ MEGABYTE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one candidate may use before it is killed.
+    """What one candidate may use before it is killed, and how long the problem's own functions may take.
 
     Attributes:
         cpu_seconds: processor time of all its processes together; this decides.
@@ -21,6 +21,9 @@ class Limits:
         output_kb: what it may print, and apart from that the size of its answer as JSON.
         file_mb: size of one file and of its temporary folder.
         processes: processes and threads alive at once, the candidate's own included.
+        author_seconds: processor time of one call of what the run trusts in evaluate.py (its import, `instances`,
+            `objective`, `bound`): generous, because it only is for what never ends. For what waits instead there is a
+            stop after ten times that plus 5, in wall-clock time.
     """
 
     cpu_seconds: float = 10.0
@@ -29,11 +32,17 @@ class Limits:
     output_kb: int = 4096
     file_mb: int = 64
     processes: int = 16
+    author_seconds: float = 30.0
 
     @property
     def wall(self) -> float:
         """The wall-clock stop in seconds."""
         return 10.0 * self.cpu_seconds + 5.0 if self.wall_seconds is None else self.wall_seconds
+
+    @property
+    def author_wall(self) -> float:
+        """The wall-clock stop of the problem's own functions, in seconds."""
+        return 10.0 * self.author_seconds + 5.0
 
 
 def apply(limits: Limits, mapped_bytes: int) -> None:

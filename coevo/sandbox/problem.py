@@ -1,4 +1,4 @@
-"""Loads a problem's `evaluate.py`, which the run and its sandbox share."""
+"""Loads a problem's `evaluate.py`, which the author's process and the sandbox share."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def import_file(file: Path, prefix: str, what: str = "") -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UserError(f"{what}{str(file)!r} cannot be imported: {type(error).__name__}: {error}") from error
     return module
 
@@ -90,12 +90,15 @@ def load_instances(problem: Problem, file: Path, split: str, options: Mapping[st
     """Build the instances of `split`.
 
     Raises:
-        UserError: the problem has no such split or option, or none of its instances.
+        UserError: the problem has no such split or option, or none of its instances, or its `instances` fails.
     """
     try:
         instances = list(problem.instances(split, **options))
     except (ValueError, TypeError) as error:
         raise UserError(f"problem {str(file)!r}, split {split!r}: {error}") from error
+    except (Exception, SystemExit) as error:
+        said = f"{type(error).__name__}: {error}"
+        raise UserError(f"problem {str(file)!r}, split {split!r}: `instances` raises {said}") from error
     if not instances:
         raise UserError(f"problem {str(file)!r} has no instances in split {split!r}")
     return instances

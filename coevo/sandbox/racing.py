@@ -13,11 +13,10 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, Protocol, TypeAlias, cast
 
-from coevo.errors import UserError
+from coevo.errors import CoevoError, UserError
 from coevo.sandbox.claims import read_stage
-from coevo.sandbox.problem import Problem
 
 DECIMALS = 5
 """Of an objective."""
@@ -25,6 +24,8 @@ DECIMALS = 5
 OUTRACED = "outraced"
 SAID = "stopped, because its objective was certain to be worse than the bar"
 """The message of every candidate that was outraced: when it was stopped is not told, since that may differ."""
+
+Bound: TypeAlias = Callable[[Any], float | str]
 
 _STAGES = 16
 _SLACK = 1e-9
@@ -61,9 +62,14 @@ class Track:
         stages: see `stages`; empty where there is no bound, so no race.
     """
 
-    def __init__(self, problem: Problem, instances: Sequence[object]) -> None:
-        """Keep the instances; their bounds are computed when `lost` is first asked, which may take a second."""
-        self._bound = cast("Callable[[object], float] | None", getattr(problem, "bound", None))
+    def __init__(self, problem: object, instances: Sequence[object]) -> None:
+        """Take the instances; their bounds are computed when `lost` is first asked, which may take a second.
+
+        Args:
+            problem: that may have a function `bound`, of an instance; a text instead is what that function raised.
+            instances: as `bound` knows them.
+        """
+        self._bound = cast("Bound | None", getattr(problem, "bound", None))
         self._instances = instances
         self._bounds: dict[bool, list[float]] = {}
         self._computing = threading.Lock()
@@ -74,6 +80,7 @@ class Track:
 
         Raises:
             UserError: the problem's `bound` raises or gives no number.
+            AuthorError: it takes too long, or ends its process.
         """
         with self._computing:
             if minimize not in self._bounds:
@@ -111,7 +118,7 @@ class Track:
         return any(self.lost(values[:stage], bar) for stage in self.stages if stage <= len(values))
 
 
-def bound_of(bound: Callable[[object], float] | None, instance: object, index: int, minimize: bool) -> float:
+def bound_of(bound: Bound | None, instance: object, index: int, minimize: bool) -> float:
     """The problem's bound of an instance, weakened by what summation may differ in.
 
     Raises:
@@ -119,15 +126,35 @@ def bound_of(bound: Callable[[object], float] | None, instance: object, index: i
     """
     assert bound is not None
     try:
-        value = float(bound(instance))
-    except Exception as error:
-        raise UserError(
-            f"`bound` of evaluate.py raises for instance {index}: {type(error).__name__}: {error}"
-        ) from error
+        found = bound(instance)
+        value = found if isinstance(found, str) else float(found)
+    except CoevoError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the problem's own code
+        value = f"{type(error).__name__}: {error}"
+    if isinstance(value, str):
+        raise UserError(f"`bound` of evaluate.py raises for instance {index}: {value}")
     if math.isnan(value):
         raise UserError(f"`bound` of evaluate.py gives {value} for instance {index}; expected a number")
     slack = _SLACK * (1.0 + abs(value)) if math.isfinite(value) else 0.0
     return value - slack if minimize else value + slack
+
+
+class Values(Protocol):
+    """Values of solutions, up to the first that is refused."""
+
+    @property
+    def values(self) -> Sequence[float]:
+        """Of each."""
+        ...
+
+
+class Valuing(Protocol):
+    """Who checks and values solutions, as `coevo.sandbox.author.Session`."""
+
+    def values(self, first: int, solutions: Sequence[object]) -> Values:
+        """Of solutions of the instances from `first` on; with `first` 0 an evaluation begins."""
+        ...
 
 
 class Race:
@@ -138,15 +165,15 @@ class Race:
         lost: whether it is certain to be worse than the bar.
     """
 
-    def __init__(self, track: Track, bar: Bar, value: Callable[[int, object], float]) -> None:
+    def __init__(self, track: Track, bar: Bar, valuing: Valuing) -> None:
         """Begin.
 
         Args:
             track: the bounds.
             bar: to be worse than.
-            value: checks and values a solution of the instance of that index; raises for a bad one.
+            valuing: checks and values solutions.
         """
-        self._track, self._bar, self._value = track, bar, value
+        self._track, self._bar, self._valuing = track, bar, valuing
         self._faulty = False
         self.values: list[float] = []
         self.lost = False
@@ -170,12 +197,10 @@ class Race:
                 break
             solutions = read_stage(line)
             self._faulty = solutions is None
-            for solution in solutions or ():
-                try:
-                    self.values.append(self._value(len(self.values), solution))
-                except Exception:  # noqa: BLE001 - a solution of any shape may come; it is judged at the end
-                    self._faulty = True
-                    break
+            if solutions:
+                found = self._valuing.values(len(self.values), solutions).values
+                self._faulty = len(found) < len(solutions)
+                self.values += found
             # Only where a stage of the schedule is whole: the answer shall not depend on what else was sent.
             if not self._faulty and len(self.values) in self.stages:
                 self.lost = self._track.lost(self.values, self._bar)

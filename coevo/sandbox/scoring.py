@@ -1,16 +1,16 @@
-"""The trusted side: what a candidate claims is checked, and the objective computed, in the run's process."""
+"""The trusted side: what a candidate claims is checked, and the objective computed, in the author's process."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from coevo.errors import CoevoError
+from coevo.sandbox.author import Author, Session
 from coevo.sandbox.client import Sandbox
 from coevo.sandbox.limits import Limits
-from coevo.sandbox.problem import load_instances, load_problem
 from coevo.sandbox.racing import Bar, Race, Track, mean
 
 
@@ -61,18 +61,41 @@ class Evaluator:
         options: Mapping[str, object] | None = None,
         namespaces: bool = True,
     ) -> None:
-        """Load the problem here and in a sandbox. Arguments and errors are those of `Sandbox`."""
+        """Load the problem in a process of its own and in a sandbox. Arguments and errors are those of `Sandbox`."""
         file = problem_folder / "evaluate.py"
-        self.sandbox = Sandbox(
-            file, split, entry=entry, limits=limits, workers=workers, options=options, namespaces=namespaces
-        )
+        # Both load at once. Why one cannot is better told by this one, which waits for nothing else.
+        self.author = Author(file, split, limits=limits, options=options)
         try:
-            self._problem = load_problem(file)
-            self._instances = load_instances(self._problem, file, split, options or {})
-            self.track = Track(self._problem, self._instances)
+            self.sandbox = self._sandbox(file, split, entry, limits, workers, options, namespaces)
         except BaseException:
-            self.sandbox.close()
+            self.author.close()
             raise
+        self.track = Track(_Bounds(self.author), range(self.author.instances))
+
+    def _sandbox(
+        self,
+        file: Path,
+        split: str,
+        entry: str,
+        limits: Limits | None,
+        workers: int | None,
+        options: Mapping[str, object] | None,
+        namespaces: bool,
+    ) -> Sandbox:
+        try:
+            sandbox = Sandbox(
+                file, split, entry=entry, limits=limits, workers=workers, options=options, namespaces=namespaces,
+                waiting=self.author.check,
+            )  # fmt: skip
+        except CoevoError:
+            self.author.wait()
+            raise
+        try:
+            self.author.wait()
+        except BaseException:
+            sandbox.close()
+            raise
+        return sandbox
 
     def __enter__(self) -> Evaluator:
         return self
@@ -86,7 +109,8 @@ class Evaluator:
         return self.sandbox.isolation
 
     def close(self) -> None:
-        """End the sandbox."""
+        """End both processes; an `evaluate` in another thread raises `RuntimeError`."""
+        self.author.close()
         self.sandbox.close()
 
     def evaluate(self, source: str, bar: Bar | None = None) -> Evaluation:
@@ -97,14 +121,16 @@ class Evaluator:
 
         Raises:
             UserError: the problem's `bound` is wrong.
+            AuthorError: the problem's own code takes too long, or ends its process.
             RunError: the sandbox itself failed.
             RuntimeError: it is closed.
         """
-        race = Race(self.track, bar, self._value_of) if bar is not None and self.track.stages else None
-        outcome = self.sandbox.run(source, race)
-        status, values, message = outcome.status, list[float](), outcome.message
-        if status == "ok":
-            status, values, message = self._value(outcome.value, race.values if race else ())
+        with self.author.session() as session:
+            race = Race(self.track, bar, session) if bar is not None and self.track.stages else None
+            outcome = self.sandbox.run(source, race)
+            status, values, message = outcome.status, list[float](), outcome.message
+            if status == "ok":
+                status, values, message = self._value(outcome.value, race.values if race else (), session)
         return Evaluation(
             status,
             mean(values) if status == "ok" else None,
@@ -117,28 +143,28 @@ class Evaluator:
             tuple(race.values) if race and status != "ok" else (),
         )
 
-    def _value_of(self, index: int, solution: object) -> float:
-        value = float(self._problem.objective(solution, self._instances[index]))
-        if not math.isfinite(value):
-            raise FloatingPointError(f"the objective is {value}")
-        return value
-
-    def _value(self, claim: object, known: Sequence[float]) -> tuple[str, list[float], str]:
+    def _value(self, claim: object, known: Sequence[float], session: Session) -> tuple[str, list[float], str]:
         """Check a claim and value it; `known` are the values of its first solutions."""
         if not isinstance(claim, list):
             return "invalid_solution", [], "the answer holds no list of solutions"
         solutions = cast("list[object]", claim)
-        if len(solutions) != len(self._instances):
-            return "invalid_solution", [], f"{len(solutions)} solutions for {len(self._instances)} instances"
-        values = list(known)
-        for index, solution in enumerate(solutions[len(known) :], len(known)):
-            try:
-                value = self._value_of(index, solution)
-            except FloatingPointError as error:
-                return "non_finite", [], f"instance {index}: {error}"
-            except ValueError as error:
-                return "invalid_solution", [], f"instance {index}: {error}"
-            except Exception as error:  # noqa: BLE001 - a solution of any shape may come
-                return "invalid_solution", [], f"instance {index}: {type(error).__name__}: {error}"
-            values.append(value)
-        return "ok", values, ""
+        if len(solutions) != self.author.instances:
+            return "invalid_solution", [], f"{len(solutions)} solutions for {self.author.instances} instances"
+        found = session.values(len(known), solutions[len(known) :])
+        return found.status, [*known, *found.values] if found.status == "ok" else [], found.message
+
+
+class _Bounds:
+    """The problem's `bound` of the instance of an index, if it has one, as the author's process tells it."""
+
+    def __init__(self, author: Author) -> None:
+        self._author = author
+        self._found: list[float | str] | None = None
+        self.bound = self._of if author.has_bound else None
+
+    def _of(self, index: int) -> float | str:
+        # `Track` asks for all, one after the other.
+        if self._found is None:
+            with self._author.session() as session:
+                self._found = session.bounds()
+        return self._found[index]

@@ -13,6 +13,9 @@ from typing import cast
 
 _LENGTHS = struct.Struct(">II")
 
+NUMBER = struct.Struct("q")
+"""For what is shared without a message: the instance in work, the child that a descriptor belongs to."""
+
 
 def send(channel: socket.socket, header: Mapping[str, object], payload: bytes = b"") -> None:
     """Write one message; blocks until the other side has room.

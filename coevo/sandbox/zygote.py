@@ -12,12 +12,10 @@ import gc
 import importlib
 import os
 import random
-import select
 import shutil
 import signal
 import socket
 import sys
-import time
 import traceback
 from pathlib import Path
 from typing import Any, cast
@@ -27,11 +25,11 @@ import numpy as np
 from coevo.errors import CoevoError, UserError
 from coevo.sandbox import linux, namespaces, processes, wire
 from coevo.sandbox.candidate import CONFINEMENT, Surroundings, permitted
+from coevo.sandbox.guardian import guard
 from coevo.sandbox.limits import Limits, become
 from coevo.sandbox.problem import load_instances, load_problem
 from coevo.sandbox.supervisor import Supervisor
 
-_WATCH_MILLISECONDS = 500
 # What candidates like to import: loaded once, and within reach of a user who may not read the interpreter's.
 _LIKED = (
     *("bisect", "collections", "copy", "dataclasses", "functools", "heapq", "itertools", "math", "operator"),
@@ -55,7 +53,7 @@ def main() -> None:
     zygote = os.fork()
     if zygote:
         channel.detach()
-        _guard(run, zygote)
+        guard(run, zygote)
         # The run does the same, if it lives.
         shutil.rmtree(str(first[0]["folder"]), ignore_errors=True)
         return
@@ -145,29 +143,6 @@ def _mapped_users() -> int:
         ranges = [line.split() for line in Path("/proc/self/uid_map").read_text("ascii").splitlines()]
         return min(_MAPPED_USERS, max(int(start) + int(count) for start, _, count in ranges))
     return 1 << 16
-
-
-def _guard(run: int, zygote: int) -> None:
-    """Return when the zygote has ended; end it when the process `run` has, and then what it left."""
-    poll = select.poll()
-    if hasattr(os, "pidfd_open"):
-        # Where the kernel is too old, the time-out below does it.
-        with contextlib.suppress(OSError):
-            for pid in (run, zygote):
-                poll.register(os.pidfd_open(pid), select.POLLIN)
-    while os.waitpid(zygote, os.WNOHANG)[0] == 0:
-        if os.getppid() != run:
-            os.kill(zygote, signal.SIGKILL)
-            os.waitpid(zygote, 0)
-            break
-        poll.poll(_WATCH_MILLISECONDS)
-    # Without a process namespace candidates can outlive the zygote; as orphans they are the guardian's.
-    proc = namespaces.open_processes(fresh=False)
-    while processes.kill_all(processes.tree(os.getpid(), processes.table(proc))[1:]):
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        time.sleep(0.001)
 
 
 if __name__ == "__main__":

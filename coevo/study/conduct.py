@@ -16,7 +16,7 @@ from coevo.assembly import check_model, make_updaters
 from coevo.discovery import Plugins, Registries
 from coevo.errors import CoevoError, RunInterrupted, UserError
 from coevo.folder import RunFolder
-from coevo.interrupting import sigterm_interrupts
+from coevo.interrupts import staying, terminating
 from coevo.records import Json
 from coevo.services import RunServices
 from coevo.study.layers import who
@@ -44,7 +44,7 @@ def run_study(
         CheckFailedError: the journal of a run was changed.
         RunInterrupted: Ctrl-C or SIGTERM; the same command goes on.
     """
-    with sigterm_interrupts():
+    with staying(), terminating("coevo: interrupted; go on with the same command"):
         return _run_study(file, runs, plugins, quiet=quiet, live=live)
 
 

@@ -70,7 +70,7 @@ Seconds: TypeAlias = Annotated[float, pydantic.Field(gt=0, allow_inf_nan=False)]
 
 
 class LimitsTable(_Strict):
-    """`[limits]` of one candidate, see `coevo.sandbox.Limits`.
+    """`[limits]` of one candidate, and of evaluate.py itself (`author_seconds`), see `coevo.sandbox.Limits`.
 
     Attributes:
         held_out_cpu_seconds: takes the place of `cpu_seconds` on splits other than the search split, of all of them
@@ -84,6 +84,7 @@ class LimitsTable(_Strict):
     output_kb: int = pydantic.Field(default=_LIMITS.output_kb, gt=0)
     file_mb: int = pydantic.Field(default=_LIMITS.file_mb, gt=0)
     processes: int = pydantic.Field(default=_LIMITS.processes, gt=0)
+    author_seconds: float = pydantic.Field(default=_LIMITS.author_seconds, gt=0)
 
 
 class ReferenceTable(_Strict):

@@ -15,7 +15,7 @@ from coevo.interfaces import Brief
 from coevo.places import expanded
 from coevo.records import Completion, Context, EpisodeResult, Example, Json, Request, Rollout
 from coevo.registry import Option
-from coevo.sandbox import Bar, Evaluation, Evaluator, Limits
+from coevo.sandbox import AuthorError, Bar, Evaluation, Evaluator, Limits
 from coevo.statuses import BAR
 from coevo_heuristics.briefing import PROMPT, make_brief
 from coevo_heuristics.cache import EvaluationCache, Kept, default_folder
@@ -96,10 +96,13 @@ class HeuristicTask:
         """Start the sandbox of the search split and evaluate the seed heuristic there.
 
         Raises:
-            UserError: the seed fails, so no candidate could be judged.
+            UserError: the seed fails, or `objective` does, so no candidate could be judged.
         """
         split, code = self.problem.splits[TRAIN], self.template.source
-        seed = self._evaluator(split).evaluate(code)
+        try:
+            seed = self._evaluator(split).evaluate(code)
+        except AuthorError as error:
+            raise UserError(f"problem {self.problem.table.name!r}: {error}") from None
         if seed.status != "ok":
             raise UserError(
                 f"problem {self.problem.table.name!r}: the seed heuristic in "

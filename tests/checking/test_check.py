@@ -6,8 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from coevo.sandbox import load_problem
-from coevo_heuristics.checking.fingerprints import fingerprint, fingerprints
+from coevo.sandbox import Author
+from coevo.sandbox.fingerprints import fingerprint, fingerprints
 from coevo_heuristics.checking.static import check_references, check_splits, load_holes
 from coevo_heuristics.problem import Problem
 
@@ -166,9 +166,11 @@ def test_a_proved_value_that_the_seed_beats_is_a_failure(change, checked):
 
 
 def static(hall):
-    problem, functions = Problem(hall), load_problem(hall / "evaluate.py")
+    problem = Problem(hall)
     _, holes = load_holes(problem)
-    return [*holes, *check_splits(problem, functions), *check_references(problem, functions)]
+    with Author(hall / "evaluate.py", None) as author:
+        author.wait()
+        return [*holes, *check_splits(problem, author), *check_references(problem, author)]
 
 
 def test_a_template_without_marks_is_a_failure_and_the_rest_is_not_tried(change, hall, coevo):

@@ -247,3 +247,48 @@ def test_show_escapes_what_would_act_on_a_terminal_and_bears_a_damaged_best(coev
 def test_hints_can_be_pasted(coevo, small):
     out = coevo("run", *small, "--generations", "1", "--name", "a b", "--quiet")[1]
     assert "look further: coevo show 'a b', coevo report 'a b'" in out
+
+
+TALKING = '''
+import coevo
+import typer
+
+print("on import")
+
+
+@coevo.hookimpl
+def register_tasks(tasks):
+    print("in a hook")
+
+
+@coevo.hookimpl
+def register_commands(app):
+    @app.command()
+    def talk(as_json: bool = typer.Option(False, "--json")) -> None:
+        """Print JSON of one's own."""
+        print('{"mine": true}')
+'''
+
+
+@pytest.mark.parametrize(
+    "arguments", [["tasks", "--json"], ["plugins", "--json"], ["options", "param", "es", "--json"]]
+)
+def test_what_a_plugin_prints_is_not_in_the_json_of_a_command(in_empty_folder, coevo, arguments):
+    Path("coevo_plugin.py").write_text(TALKING, "utf-8")
+    code, out, said = coevo(*arguments)
+    assert code == 0
+    json.loads(out)
+    assert "on import" in said
+    assert "in a hook" in said
+
+
+def test_the_json_of_a_plugins_own_command_is_on_standard_output(in_empty_folder, coevo):
+    Path("coevo_plugin.py").write_text(TALKING, "utf-8")
+    code, out, _ = coevo("talk", "--json")
+    assert (code, json.loads(out)) == (0, {"mine": True})
+
+
+def test_help_is_on_standard_output_whatever_else_is_asked(coevo):
+    code, out, said = coevo("tasks", "--json", "--help")
+    assert (code, said) == (0, "")
+    assert "--json" in out

@@ -61,10 +61,44 @@ class HeldOutTask(search_kit.NumbersTask):
         return {"number.txt": f"{header}\n{rollout.artifacts['answer']}\n"}
 
 
+class Choosing:
+    """An episode of a wrapper that asks thrice, judges every answer and keeps one: the best, or where it says so."""
+
+    def __init__(self, episode, keep):
+        self.inner, self.keep, self.left, self.results = episode, keep, 3, []
+
+    def requests(self):
+        return [coevo.Request(({"role": "user", "content": f"{self.left} left"},))] if self.left else []
+
+    def step(self, completions):
+        self.left -= 1
+        self.inner.answer = completions[0].text
+        self.results.append(self.inner.result())
+
+    def result(self):
+        if self.keep == "an answer of its own":
+            return EpisodeResult("ok", 0.0, {"objective": 0.0}, {"answer": "0", "code_key": "0"})
+        valid = [r for r in self.results if r.return_ is not None]
+        return max(valid, key=lambda r: r.return_) if valid else self.results[-1]
+
+
+class ChoosingSample(coevo_sample.Sample):
+    """Sample with that wrapper."""
+
+    keep = "the best"
+
+    def wrap(self, episode):
+        return Choosing(episode, type(self).keep)
+
+
 class Plugin:
     @coevo.hookimpl
     def register_tasks(self, tasks):
         tasks.register("held-out", HeldOutTask)
+
+    @coevo.hookimpl
+    def register_context_updaters(self, updaters):
+        updaters.register("choosing", ChoosingSample)
 
 
 @pytest.fixture(autouse=True)
@@ -72,9 +106,9 @@ def _in_tmp(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def played(name="a", task="held-out", **changes):
+def played(name="a", task="held-out", context="sample", **changes):
     config = {
-        "task": task, "engine": "counting", "param": "none", "context": "sample", "sample": {"batch": 4},
+        "task": task, "engine": "counting", "param": "none", "context": context, context: {"batch": 4},
         "generations": 2, "name": name, "loggers": [], **changes,
     }  # fmt: skip
     return coevo.run(config, loop_kit.plugins(coevo_eoh, coevo_sample, search_kit.Plugin(), Plugin()))
@@ -95,6 +129,26 @@ def test_the_best_answer_alone_is_judged_once_a_split_and_last_of_all(calls):
         "validation": {"status": "ok", "objective": float(best()["answer"]) + 1.0, "instances": 2},
         "test": {"status": "timeout", "message": "too slow for a thousand"},
     }  # fmt: skip
+
+
+def test_what_a_context_updater_wraps_around_an_episode_does_not_choose_on_held_out_splits():
+    summary = played(context="choosing", seed=5, **{"held-out": {"calls": 3}})
+    judged = HeldOutTask.made.judged
+    held_out = [(split, answer) for split, answer in judged if split != "train"]
+    assert held_out == [("validation", best()["answer"]), ("test", best()["answer"])]
+    assert summary["best"]["splits"]["validation"]["objective"] == float(best()["answer"]) + 1.0
+    folder = RunFolder(Path("runs/a"))
+    said = [step.text for step in holdout.find(folder, loop_best(folder)).trajectory.steps]
+    assert len(said) == 3
+    assert said[0] != best()["answer"], "else this would hold for whoever takes the first answer"
+
+
+def test_a_kept_program_that_is_none_of_the_answers_is_not_judged_by_another(monkeypatch):
+    monkeypatch.setattr(ChoosingSample, "keep", "an answer of its own")
+    summary = played(context="choosing", **{"held-out": {"calls": 3}})
+    assert summary["best"]["splits"]["test"]["status"] == "judge_error"
+    assert "which of the answers the context updater kept cannot be told" in str(summary["best"]["splits"]["test"])
+    assert {split for split, _ in HeldOutTask.made.judged} == {"train"}
 
 
 def test_the_header_says_how_it_was_found_and_what_it_is_worth_elsewhere():

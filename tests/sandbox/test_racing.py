@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from coevo.errors import UserError
 from coevo.sandbox import Bar, Evaluation, Evaluator
+from coevo.sandbox.author import Valued
 from coevo.sandbox.racing import Race, Track, mean, stages
 from tests.sandbox_limits import AMPLE, SMALL
 
@@ -36,8 +38,16 @@ def result(found: Evaluation) -> tuple[object, ...]:
     return found.status, found.objective, found.per_instance, found.message
 
 
-def track(count: int, bound: Callable[[Any], float] | None) -> Track:
-    return Track(cast(Any, SimpleNamespace(bound=bound)), list(range(count)))
+def track(count: int, bound: Callable[[Any], Any] | None) -> Track:
+    return Track(SimpleNamespace(bound=bound), range(count))
+
+
+class Itself:
+    """Values numbers by themselves, and refuses what is none."""
+
+    def values(self, first: int, solutions: Sequence[object]) -> Valued:
+        numbers = list(itertools.takewhile(lambda one: isinstance(one, int), solutions))
+        return Valued([float(cast(int, number)) for number in numbers])
 
 
 @given(st.integers(1, 300))
@@ -82,19 +92,17 @@ def test_without_a_bound_there_is_no_race() -> None:
     assert not track(9, None).outraced([1e9] * 9, NOBODY)
 
 
-@pytest.mark.parametrize(
-    ("bound", "words"),
-    [
-        (lambda _: 1 / 0, "raises for instance 0: ZeroDivisionError"),
-        (lambda _: math.nan, "gives nan for instance 0"),
-        (lambda _: None, "raises for instance 0: TypeError"),
-        (
-            lambda _: 2.0,
-            r"bound of instance 0 is 1\.99.*a solution has 1\.5, which is better; mend `bound`.*resume",
-        ),
-    ],
-)
-def test_a_wrong_bound_is_the_users_mistake(bound: Callable[[object], float], words: str) -> None:
+WRONG: list[tuple[Callable[[Any], Any], str]] = [
+    (lambda _: 1 / 0, "raises for instance 0: ZeroDivisionError"),
+    (lambda _: "ValueError: odd", "raises for instance 0: ValueError: odd"),
+    (lambda _: math.nan, "gives nan for instance 0"),
+    (lambda _: None, "raises for instance 0: TypeError"),
+    (lambda _: 2.0, r"bound of instance 0 is 1\.99.*a solution has 1\.5, which is better; mend `bound`.*resume"),
+]
+
+
+@pytest.mark.parametrize(("bound", "words"), WRONG)
+def test_a_wrong_bound_is_the_users_mistake(bound: Callable[[Any], Any], words: str) -> None:
     with pytest.raises(UserError, match=words):
         track(3, bound).lost([1.5], NOBODY)
 
@@ -289,7 +297,7 @@ def test_a_zygote_that_dies_in_a_race_takes_what_was_seen_with_it(good: str) -> 
 
 
 def test_a_race_that_is_begun_again_has_seen_nothing() -> None:
-    race = Race(track(3, lambda _: 0.0), NOBODY, lambda _, solution: float(cast(float, solution)))
+    race = Race(track(3, lambda _: 0.0), NOBODY, Itself())
     assert race.look(b"[1]\n")
 
     race.begin()
@@ -301,7 +309,7 @@ def test_a_race_that_is_begun_again_has_seen_nothing() -> None:
 
 @given(st.lists(st.sampled_from([b"[1]", b"[]", b"[2, 3]", b"{}", b"[[", b"", b"[null]", b"[NaN]"]), max_size=9))
 def test_stages_of_any_shape_are_looked_at_without_a_fault(lines: list[bytes]) -> None:
-    race = Race(track(5, lambda _: 0.0), Bar(100.0, True), lambda _, solution: float(cast(float, solution)))
+    race = Race(track(5, lambda _: 0.0), Bar(100.0, True), Itself())
 
     assert not race.look(b"".join(line + b"\n" for line in lines))
     assert len(race.values) <= 27

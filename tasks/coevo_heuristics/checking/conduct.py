@@ -7,11 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from coevo.errors import UserError
-from coevo.sandbox import Evaluator, Limits, load_problem
+from coevo.sandbox import Author, AuthorError, Evaluator, Limits
 from coevo_heuristics.checking.candidates import ENDLESS_SECONDS, answers, forgeries
 from coevo_heuristics.checking.rows import Row
 from coevo_heuristics.checking.static import check_references, check_splits, load_holes
 from coevo_heuristics.checking.trials import Timing, Trials, compare
+from coevo_heuristics.checking.trusted import check_functions, check_loading
 from coevo_heuristics.growth import growth, shortage
 from coevo_heuristics.problem import HoleKind, Problem
 from coevo_heuristics.rendering import Template
@@ -32,19 +33,31 @@ class Check:
             workers: candidates evaluated at once; None is one per core.
         """
         self.problem = Problem(folder)
-        self.functions = load_problem(folder / "evaluate.py")
+        if not (folder / "evaluate.py").is_file():
+            raise UserError(f"no problem at {str(folder / 'evaluate.py')!r}; expected an evaluate.py")
+        self.author = Author(folder / "evaluate.py", None, limits=self.problem.limits(), watch=True)
+        try:
+            self.author.wait()
+        except BaseException:
+            self.author.close()
+            raise
         self.timing: Timing | None = None
         self._workers = workers
 
     def rows(self) -> Iterator[Row]:
         """Look at everything, in the order of what a user would mend first."""
+        with self.author:
+            yield from self._rows()
+
+    def _rows(self) -> Iterator[Row]:
         templates, rows = load_holes(self.problem)
         yield from rows
+        yield from check_loading(self.author)
         loads = True
-        for row in check_splits(self.problem, self.functions):
+        for row in check_splits(self.problem, self.author):
             loads = loads and not (row.state == "failure" and row.name == "split train")
             yield row
-        yield from check_references(self.problem, self.functions)
+        yield from check_references(self.problem, self.author)
         if not templates or not loads:
             yield Row("skipped", "candidates", "nothing can be evaluated before the above is mended")
             return
@@ -52,8 +65,8 @@ class Check:
         try:
             with self._evaluator(limits) as evaluator:
                 yield from self._candidates(Trials(self.problem, evaluator), templates, limits)
-        except UserError as error:
-            yield Row("failure", "sandbox", str(error))
+        except (UserError, AuthorError) as error:
+            yield Row("failure", "evaluate.py" if isinstance(error, AuthorError) else "sandbox", str(error))
 
     def _evaluator(self, limits: Limits, split: str = "") -> Evaluator:
         split = split or self.problem.splits["train"]
@@ -61,6 +74,8 @@ class Check:
 
     def _candidates(self, trials: Trials, templates: dict[HoleKind, Template], limits: Limits) -> Iterator[Row]:
         objectives: dict[HoleKind, float] = {}
+        for template in list(templates.values())[:1]:
+            yield from check_functions(trials.evaluator, template)
         for kind, template in templates.items():
             rows, objective = trials.seed(template)
             yield from rows
@@ -103,7 +118,7 @@ class Check:
             limits = self.problem.held_out_limits(search, actual, growth(self.problem, actual, {}))
             with self._evaluator(limits, actual) as evaluator:
                 found = evaluator.evaluate(template.source)
-        except UserError as error:
+        except (UserError, AuthorError) as error:
             return Row("failure", name, str(error))
         if found.status == "timeout":
             said = f"{found.message}; held_out_cpu_seconds of [limits] is for these splits"

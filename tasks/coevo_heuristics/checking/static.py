@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from coevo.errors import UserError
-from coevo.sandbox import Problem as Functions
-from coevo_heuristics.checking.fingerprints import fingerprints
-from coevo_heuristics.checking.rows import Row, one_line
+from coevo.sandbox import Author, AuthorError
+from coevo_heuristics.checking.rows import Row
+from coevo_heuristics.checking.trusted import told
 from coevo_heuristics.problem import HoleKind, Problem
 from coevo_heuristics.rendering import Template, load_template
 
@@ -29,12 +29,12 @@ def load_holes(problem: Problem) -> tuple[dict[HoleKind, Template], list[Row]]:
     return templates, rows
 
 
-def check_splits(problem: Problem, functions: Functions) -> Iterator[Row]:
+def check_splits(problem: Problem, author: Author) -> Iterator[Row]:
     """Every split: it is there, the same at each call, and shares no instance with another."""
     contents: dict[str, list[str] | None] = {}
     for name, actual in problem.table.splits.items():
-        row, contents[name] = _split(functions, name, actual)
-        yield row
+        rows, contents[name] = _split(author, name, actual)
+        yield from rows
     for name in _SUGGESTED:
         if name not in problem.table.splits:
             yield Row("warning", f"split {name}", "problem.toml names none; without it luck cannot be told from skill")
@@ -49,23 +49,27 @@ def check_splits(problem: Problem, functions: Functions) -> Iterator[Row]:
         yield Row("skipped", "splits compared", f"{', '.join(untold)}: missing, or their instances cannot be compared")
 
 
-def _split(functions: Functions, name: str, actual: str) -> tuple[Row, list[str] | None]:
+def _split(author: Author, name: str, actual: str) -> tuple[list[Row], list[str] | None]:
+    called = f"instances({actual!r})"
     try:
-        instances = list(functions.instances(actual))
-        again = fingerprints(functions.instances(actual))
-    except Exception as error:  # noqa: BLE001 - it is the user's code
-        return Row("failure", f"split {name}", f"instances({actual!r}) raised {one_line(error)}"), None
-    content = fingerprints(instances)
-    if not instances:
-        return Row("failure", f"split {name}", f"instances({actual!r}) gives none"), None
-    if content != again:
-        found = "differ between two calls; draw them from a fixed seed"
-        return Row("failure", f"split {name}", f"instances({actual!r}) {found}"), None
+        with author.session() as session:
+            found = session.split(actual)
+    except AuthorError as error:
+        return [Row("failure", f"split {name}", str(error))], None
+    if "error" in found:
+        return [Row("failure", f"split {name}", f"{called} raised {found['error']}")], None
+    content: list[str] | None = found["content"]
+    besides = told(f"split {name}: {called}", found["noticed"])
+    if not found["count"]:
+        return [Row("failure", f"split {name}", f"{called} gives none"), *besides], None
+    if content != found["again"]:
+        said = f"{called} differ between two calls; draw them from a fixed seed"
+        return [Row("failure", f"split {name}", said), *besides], None
     same = "" if content is None else ", the same at each call"
-    return Row("ok", f"split {name}", f"instances({actual!r}): {len(instances)}{same}"), content
+    return [Row("ok", f"split {name}", f"{called}: {found['count']}{same}"), *besides], content
 
 
-def check_references(problem: Problem, functions: Functions) -> Iterator[Row]:
+def check_references(problem: Problem, author: Author) -> Iterator[Row]:
     """References: of a split that exists, none better than a proved one, and a baseline to beat."""
     table = problem.table
     sign = 1 if table.direction == "minimize" else -1
@@ -75,9 +79,10 @@ def check_references(problem: Problem, functions: Functions) -> Iterator[Row]:
     for split in dict.fromkeys(actual.values()):
         if split not in known:
             try:
-                known[split] = len(list(functions.instances(split))) > 0
-            except Exception:  # noqa: BLE001 - it is the user's code; the row below says it
-                known[split] = False
+                with author.session() as session:
+                    known[split] = session.split(split).get("count", 0) > 0
+            except AuthorError:
+                known[split] = False  # the row below says it
     wrong = 0
     for r in table.references:
         if not known[actual[r.split]]:
