@@ -72,6 +72,7 @@ def run(config: RunConfig | Mapping[str, Json] | None = None, plugins: Plugins |
     pinned = with_date(config, registries, datetime.date.today().isoformat())
     with staying(), parts(pinned, registries) as (task, engine):
         config, folder = _claim(pinned if DATE in described(engine, task) else config)
+        inputs = Inputs({**inputs.now, "config": config.to_toml_data()})
         try:
             with folder.lock():
                 _drive(config, plugins, registries, loggers, folder, task, engine, History(), inputs)

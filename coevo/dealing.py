@@ -27,7 +27,7 @@ def load_examples(task: Task, split: str) -> Sequence[Example]:
     """All examples of a split that a batch may ask for.
 
     Raises:
-        PluginError: it is the test split or no split, it is empty, or two of its examples have one id.
+        PluginError: it is the test split or no split, or it is empty.
     """
     if split not in SPLITS:
         raise PluginError(
@@ -40,12 +40,6 @@ def load_examples(task: Task, split: str) -> Sequence[Example]:
         raise PluginError(f"a batch asks for split {split!r}: {' '.join(str(error).split())}") from error
     if not examples:
         raise PluginError(f"a batch asks for split {split!r}, in which the task has no examples")
-    id, count = Counter(example.id for example in examples).most_common(1)[0]  # noqa: A001 - what records call it
-    if count > 1:
-        raise PluginError(
-            f"the task has {count} examples of split {split!r} with the id {id!r}; their rollouts could not be told "
-            "apart"
-        )
     return examples
 
 
@@ -59,7 +53,7 @@ def choose(examples: Sequence[Example], batch: Batch) -> Sequence[Example]:
         return examples
     if not batch.examples:
         raise PluginError(f"a batch asks for no example of split {batch.split!r}; None asks for all")
-    id, count = Counter(batch.examples).most_common(1)[0]  # noqa: A001
+    id, count = Counter(batch.examples).most_common(1)[0]  # noqa: A001 - what records call it
     if count > 1:
         raise PluginError(f"a batch asks {count} times for example {id!r}; Batch.samples asks for more answers")
     asked, known = set(batch.examples), [example.id for example in examples]

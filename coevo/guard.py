@@ -72,6 +72,12 @@ class Guard:
         rule = self._guard_rules.get(name)
         return value if rule is None or not callable(value) else guarded(value, f"{self._guard_who}: {name}()", rule)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_guard_"):
+            object.__setattr__(self, name, value)
+        else:
+            setattr(self._guard_inner, name, value)
+
     def __repr__(self) -> str:
         return repr(self._guard_inner)
 

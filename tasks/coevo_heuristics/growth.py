@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import math
 import pickle
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 
 from coevo.errors import UserError
@@ -36,12 +38,14 @@ def growth(problem: Problem, split: str, options: Mapping[str, Json]) -> float:
         UserError: there is no such split, or `work` is wrong.
     """
     file = problem.folder / "evaluate.py"
-    functions = load_problem(file)
-    search, other = (load_instances(functions, file, name, options) for name in (problem.splits["train"], split))
-    work: Callable[[object], float] | None = getattr(functions, "work", None)
-    if work is None:
-        return growth_of(search, other)
-    return max(1.0, _told(work, other, file) / _told(work, search, file))
+    # What an author prints is no output of a command.
+    with redirect_stdout(sys.stderr):
+        functions = load_problem(file)
+        search, other = (load_instances(functions, file, name, options) for name in (problem.splits["train"], split))
+        work: Callable[[object], float] | None = getattr(functions, "work", None)
+        if work is None:
+            return growth_of(search, other)
+        return max(1.0, _told(work, other, file) / _told(work, search, file))
 
 
 def _told(work: Callable[[object], float], instances: Sequence[object], file: Path) -> float:

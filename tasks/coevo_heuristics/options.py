@@ -34,7 +34,7 @@ def instance_options(folder: Path) -> list[Option] | None:
     None where they cannot be told: `instances` is no plain function of evaluate.py, or takes whatever it is given.
     """
     try:
-        tree = ast.parse((folder / "evaluate.py").read_text("utf-8"))
+        tree = ast.parse((folder / "evaluate.py").read_bytes())
     except (OSError, ValueError, SyntaxError):
         return None  # whoever imports it says what is wrong
     function = next((n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "instances"), None)

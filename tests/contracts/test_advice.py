@@ -11,6 +11,7 @@ import typer
 from coevo import discovery
 from coevo.cli import build_app
 from coevo.config import FIELDS, TABLES
+from coevo_heuristics.problem import HoleTable
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [path for folder in ("coevo", "plugins", "tasks") for path in sorted((ROOT / folder).rglob("*.py"))]
@@ -65,7 +66,7 @@ def flags_of(command):
 
 def unknown_options(text, options, *, tables_only=False):
     """What a text names that would be an option and is none."""
-    every = set(FIELDS).union({"option"}, *options.values())
+    every = set(FIELDS).union({"option"}, HoleTable.model_fields, *options.values())
     for table, name in re.findall(rf"(?<![\w./\]])({HOLE}|[a-z_]+)\.([a-z_]+)\b(?!\()", text):
         if table in options and name not in options[table]:
             yield f"{table}.{name}"

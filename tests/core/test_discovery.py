@@ -169,7 +169,7 @@ def test_nothing_of_coevo_itself_is_broken_or_looks_like_a_mistake():
         ("def broken(:\n", r"plugin file 'mine\.py' does not import: SyntaxError: .* \(mine\.py:1\)"),
         ("x = 1\nx['a']\n", r"does not import: TypeError: .* \(mine\.py:2, in <module>\)"),
         ("raise SystemExit(2)\n", r"does not import: SystemExit: 2 \(mine\.py:1, in <module>\)"),
-        ("\0", r"does not import: SyntaxError"),
+        ("\0", r"plugin file 'mine\.py' is not UTF-8: it has a zero byte"),
     ],
 )
 def test_a_plugin_file_that_does_not_import_is_one_line_with_the_place(code, said):

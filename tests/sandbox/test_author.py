@@ -250,7 +250,7 @@ def test_an_objective_that_closes_the_streams_is_valued_all_the_same(make: Make)
 
 
 def test_closing_wakes_whoever_waits_for_an_objective(make: Make, tmp_path: Path) -> None:
-    begun = tmp_path / "begun"
+    begun, before = tmp_path / "begun", author_of(os.getpid())
     evaluator = make(f"open({str(begun)!r}, 'w').close(); __import__('time').sleep(1e6)")
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(evaluator.evaluate, CANDIDATE.format(1))
@@ -258,7 +258,7 @@ def test_closing_wakes_whoever_waits_for_an_objective(make: Make, tmp_path: Path
         evaluator.close()
         with pytest.raises(RuntimeError, match="closed"):
             waiting.result(60.0)
-    assert until(lambda: not author_of(os.getpid()), 60.0)
+    assert until(lambda: author_of(os.getpid()) == before, 60.0)
 
 
 def author_of(run: int) -> list[int]:
