@@ -19,7 +19,7 @@ def hall():
     table, *_ = new_problem("hall")
     text = table.read_text()
     assert text.count("cpu_seconds = 5.0\nmemory_mb = 256") == 1
-    table.write_text(text.replace("cpu_seconds = 5.0\nmemory_mb = 256", "cpu_seconds = 0.7\nmemory_mb = 64"))
+    table.write_text(text.replace("cpu_seconds = 5.0\nmemory_mb = 256", "cpu_seconds = 1.5\nmemory_mb = 64"))
     return table.parent
 
 

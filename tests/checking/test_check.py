@@ -50,7 +50,7 @@ def test_a_good_problem_holds_and_every_candidate_has_its_status(hall, coevo):
     timing = result["timing"]
     assert timing["workers"] == 2
     assert timing["seconds"] * timing["per_second"] == pytest.approx(1)
-    assert 0 < timing["cpu_seconds"] < 0.7
+    assert 0 < timing["cpu_seconds"] < 1.5
     assert timing["per_second_parallel"] > 0
 
 
@@ -62,7 +62,7 @@ def test_the_text_has_a_row_each_and_a_verdict(hall, coevo):
     code, said, _ = coevo("check", hall)
     lines = said.splitlines()
     assert code == 0
-    assert "ok       function that never ends: timeout: more than 0.7 s of CPU time" in lines
+    assert "ok       function that never ends: timeout: more than 1 s of CPU time" in lines
     assert "ok       expression: the seed: ok: objective 1692.29167, as highest_price should have" in lines
     assert lines[-2].startswith("one evaluation takes ")
     assert lines[-1] == "holds: 0 failed, 0 warnings"
@@ -146,7 +146,7 @@ def test_an_example_that_gives_the_answer_away_is_a_warning_and_a_broken_one_a_f
 
 def test_a_reference_that_is_not_the_seeds_is_a_warning_and_too_slow_a_split_a_failure(change, checked):
     change("problem.toml", "value = 1692.29167", "value = 1692.5")
-    change("problem.toml", "cpu_seconds = 0.7", "cpu_seconds = 0.7\nheld_out_cpu_seconds = 0.1")
+    change("problem.toml", "cpu_seconds = 1.5", "cpu_seconds = 1.5\nheld_out_cpu_seconds = { test = 0.1 }")
     change("evaluate.py", "for _ in range(count)", "for _ in range(1500 if split == 'test' else count)")
     rows = checked(to="the end")
     assert rows["function: the seed"].state == "warning"
