@@ -56,7 +56,7 @@ class Context:
     def id(self) -> str:
         """16 hex digits over the components: equal texts are the same context."""
         text = json.dumps(dict(self.components), sort_keys=True, ensure_ascii=False)
-        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+        return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,3 +130,8 @@ def test_the_valid_rate_is_the_share_of_ok():
     assert report().valid_rate == 0.75
     assert report(statuses={"syntax": 2}).valid_rate == 0.0
     assert report(statuses={}).valid_rate == 0.0
+
+
+def test_a_context_has_an_id_whatever_a_server_put_into_its_text():
+    odd = Context({"prompt": "half a pair \ud800"})
+    assert odd.id != Context({"prompt": "half a pair "}).id
