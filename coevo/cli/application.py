@@ -185,7 +185,7 @@ def _say(message: str) -> None:
 
 def _forgive(stream: TextIO, errors: str) -> None:
     """Let no character that a terminal cannot show end a run."""
-    if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+    if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
         stream.reconfigure(errors=errors)
 
 

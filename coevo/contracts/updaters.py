@@ -22,6 +22,8 @@ from coevo.registry import require
 from coevo.shapes import Wrong, choice, many, number, numbers, of, plain, shown, table, texts, whole
 
 _SEEDS = 1 << 64
+MOST_SAMPLES = 1_000_000
+"""Of an example in a batch: a plan of more does not fit in memory."""
 
 
 def parameter_updater(thing: ParameterUpdater, who: str) -> ParameterUpdater:
@@ -107,6 +109,8 @@ def _batch(given: object, *_: object) -> object:
     if batch.examples is not None:
         many(str, batch.examples, "the id of an example", "a batch whose examples")
     whole(batch.samples, "a batch whose samples are", 1)
+    if batch.samples > MOST_SAMPLES:
+        raise Wrong(f"a batch whose samples are {batch.samples}; expected at most {MOST_SAMPLES:,}")
     of(bool, batch.adapt, "True or False", "a batch whose adapt is")
     return batch
 

@@ -1,5 +1,6 @@
 """Every mistake is one line on standard error and exit code 2, before anything is loaded or started."""
 
+import io
 import subprocess
 import sys
 from pathlib import Path
@@ -263,3 +264,13 @@ def test_a_file_of_a_run_that_is_a_folder_is_one_line(coevo, tmp_path, part, com
         assert (code, complaint) == (
             1, "coevo: 'runs/a/journal.jsonl' cannot be read: Is a directory; the run's folder is damaged\n"
         )  # fmt: skip
+
+
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+def test_half_a_surrogate_pair_ends_no_command_in_any_locale(errors):
+    from coevo.cli.application import _forgive
+
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors=errors)
+    _forgive(stream, "replace")
+    print("\ud800", file=stream, flush=True)
+    assert stream.buffer.getvalue() == b"?\n"

@@ -267,6 +267,10 @@ MISTAKES = {
         contexts(ask=lambda self: replace(BATCH, samples=1.5)),
         r"a batch whose samples are 1\.5; expected a whole number",
     ),
+    "samples are too many to plan": (
+        contexts(ask=lambda self: replace(BATCH, samples=10**12)),
+        r"a batch whose samples are 1000000000000; expected at most 1,000,000",
+    ),
     "contexts stand alone": (
         contexts(ask=lambda self: Batch(Context({"prompt": "x"}), adapt=False)),
         r"a batch whose contexts are Context.*; expected a list, each a coevo.Context",
