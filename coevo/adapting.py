@@ -35,6 +35,11 @@ def here(work: Callable[[], T], /) -> T:
     return work()
 
 
+def chat_options(given: Mapping[str, Json] | None, enable_thinking: bool | None) -> dict[str, Json]:
+    """Arguments of the chat template for every request, from an engine's two options for them."""
+    return {**(given or {}), **({} if enable_thinking is None else {"enable_thinking": enable_thinking})}
+
+
 class AdaptingEngine:
     """The part of an engine that is about weights, over a `DerivedWeights`.
 
@@ -67,9 +72,7 @@ class AdaptingEngine:
         if not isinstance(folder, Path) or importlib.util.find_spec("transformers") is None:
             return None
         library: Any = importlib.import_module("transformers")
-        chat = dict(options.get("chat_options") or {})
-        if options.get("enable_thinking") is not None:
-            chat["enable_thinking"] = options["enable_thinking"]
+        chat = chat_options(options.get("chat_options"), options.get("enable_thinking"))
         try:
             prompts = Prompts(library.AutoTokenizer.from_pretrained(folder, local_files_only=True), chat)
         except (OSError, ValueError, KeyError):

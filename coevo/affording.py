@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, cast
 
-from coevo.assembly import inner_engine, sampling_of
+from coevo.assembly import inner_engine, make_planner
 from coevo.config import RunConfig
 from coevo.discovery import Registries
 from coevo.interfaces import ContextUpdater, Engine, ParameterUpdater, Task
-from coevo.planning import Planner, a_batch, sized_by
 from coevo.records import Json, Request
 from coevo.services import Budget, RunServices
 
@@ -58,19 +57,11 @@ def check_first_batch(
     if services.budget == Budget():
         return
     parameters, contexts = parts
-    brief = task.brief()
     engine = cast(Engine, _Counts(count or (lambda _: 0)))
-    planner = Planner(
-        task, brief, engine, services, sampling_of(config, brief), parameters.answers,
-        parameters.common_random_numbers, hasattr(contexts, "credit"), config.rollouts.chunk, config.probe.answers,
-    )  # fmt: skip
     # Whether there are probes where nobody said so may hang on tokens, which are not counted here.
     unknown = config.probe.every is None and config.tokens is not None and count is None
-    trains = parameters.population > 0
-    planner.probe_every = 0 if unknown else planner.interval(config.probe.every, trains=trains)
-    planner.sized_by = sized_by(contexts)
-    services.reserved_calls = planner.reserved_calls()
-    asked = a_batch(contexts.ask())
+    planner = make_planner(config, task, engine, parts, services, probes=not unknown)
+    asked = contexts.ask()
     if asked is None:
         return
     prepared = planner.prepare(asked, tuple(parameters.ask(asked)) if asked.adapt else ())

@@ -19,9 +19,9 @@ from coevo.assembly import (
     check_needs,
     lasting_model,
     local_files,
+    make_planner,
     make_updaters,
     run_path,
-    sampling_of,
     table_names,
     validate,
     with_date,
@@ -36,7 +36,6 @@ from coevo.interfaces import Engine, Task
 from coevo.interrupts import ending, staying, terminating
 from coevo.journal import History
 from coevo.observers import Loggers, Observers, make_loggers
-from coevo.planning import Planner, sized_by
 from coevo.records import Json, RunInfo
 from coevo.rollouts import Collector
 from coevo.services import Budget, RunServices
@@ -215,17 +214,10 @@ def _drive(
         if history.states:
             parameters.load_state_dict(history.states["parameters"])
             contexts.load_state_dict(history.states["contexts"])
-        sampling = sampling_of(config, brief)
-        credits = hasattr(contexts, "credit")
-        planner = Planner(
-            task, brief, engine, services, sampling, parameters.answers, parameters.common_random_numbers, credits,
-            config.rollouts.chunk, config.probe.answers, history.probed,
-        )  # fmt: skip
-        planner.sized_by = sized_by(contexts)
-        planner.probe_every = planner.interval(config.probe.every, trains=parameters.population > 0)
-        services.reserved_calls = planner.reserved_calls()
+        planner = make_planner(config, task, engine, (parameters, contexts), services)
+        planner.probed = history.probed
         wrap = getattr(contexts, "wrap", None)
-        collector = Collector(engine, task, sampling, scorers, wrap, config.rollouts.retries)
+        collector = Collector(engine, task, planner.sampling, scorers, wrap, config.rollouts.retries)
         info = _info(config, folder, task, engine, history)
         observe = Observers(plugins, loggers, config, folder, engine)
         loop = Loop(

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from coevo.errors import CheckFailedError, RunError
-from coevo.files import write_atomic
+from coevo.files import read_own, write_atomic
 from coevo.frames import ChunkFile, read_chunks
 from coevo.interfaces import Ledger
 from coevo.records import Json, Rollout
@@ -40,8 +40,7 @@ class _Noted:
 
 
 def _read(path: Path) -> _Noted:
-    data = path.read_bytes() if path.exists() else b""
-    noted = _Noted()
+    data, noted = read_own(path), _Noted()
     for number, text in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
         try:
             line = cast(dict[str, Any], json.loads(text))

@@ -11,9 +11,10 @@ from typing import cast
 from coevo.config import RunConfig, problem_name
 from coevo.discovery import LOCAL_PLUGIN, Registries, load
 from coevo.errors import UserError
-from coevo.interfaces import Brief, ContextUpdater, Engine, ParameterUpdater
+from coevo.interfaces import Brief, ContextUpdater, Engine, ParameterUpdater, Task
 from coevo.models import ALIASES, resolve
 from coevo.places import expanded
+from coevo.planning import Planner
 from coevo.records import Json, Sampling
 from coevo.registry import Option
 from coevo.services import RunServices
@@ -246,3 +247,33 @@ def sampling_of(config: RunConfig, brief: Brief) -> Sampling:
     data = config.sampling.model_dump()
     data["max_new_tokens"] = data["max_new_tokens"] or brief.max_new_tokens
     return Sampling(**data)
+
+
+def make_planner(
+    config: RunConfig,
+    task: Task,
+    engine: Engine,
+    parts: tuple[ParameterUpdater, ContextUpdater],
+    services: RunServices,
+    *,
+    probes: bool = True,
+) -> Planner:
+    """Who plans the batches of a run; what it keeps for the probe at the end is noted in `services`.
+
+    Args:
+        config: of the run.
+        task: gives examples and episodes.
+        engine: as much of it as a plan needs, which is `count_tokens`.
+        parts: both updaters.
+        services: theirs, with the budget.
+        probes: False leaves them out.
+    """
+    (parameters, contexts), brief = parts, task.brief()
+    planner = Planner(
+        task, brief, engine, services, sampling_of(config, brief), parameters.answers,
+        parameters.common_random_numbers, hasattr(contexts, "credit"), config.rollouts.chunk, config.probe.answers,
+        sized_by=str(getattr(contexts, "sized_by", "")),
+    )  # fmt: skip
+    planner.probe_every = planner.interval(config.probe.every, trains=parameters.population > 0) if probes else 0
+    services.reserved_calls = planner.reserved_calls()
+    return planner

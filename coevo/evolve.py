@@ -15,7 +15,7 @@ from coevo.buffer import default_credit
 from coevo.errors import RunError
 from coevo.interfaces import Brief, ContextUpdater, Engine, ParameterUpdater, Task
 from coevo.outcome import best_of, lost, objective_of, report_of
-from coevo.planning import Planner, Prepared, a_batch
+from coevo.planning import Planner, Prepared
 from coevo.records import Batch, BatchReport, Best, Buffer, GenerationReport, Rollout, Update
 from coevo.rollouts import Collector
 from coevo.services import RunServices
@@ -58,7 +58,7 @@ class Loop:
         """All batches of a generation from `batch` on; returns which budget ended it, or empty."""
         while True:
             self.services.generation, self.services.batch = g, batch
-            asked = a_batch(self.contexts.ask())
+            asked = self.contexts.ask()
             if asked is None:
                 return ""
             prepared = self._prepare(asked)

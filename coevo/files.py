@@ -8,7 +8,7 @@ import os
 import tokenize
 from pathlib import Path
 
-from coevo.errors import UserError
+from coevo.errors import CheckFailedError, UserError
 
 _UTF_8 = ("utf-8", "utf-8-sig")
 # UTF-32's mark begins with UTF-16's, so it is looked for first.
@@ -94,6 +94,20 @@ def _place(data: bytes, at: int) -> str:
 
 def _refused(path: Path, why: str) -> UserError:
     return UserError(f"{str(path)!r} is not UTF-8: {why}; save it as UTF-8")
+
+
+def read_own(path: Path) -> bytes:
+    """The bytes of a file of a run's folder, none where it is absent.
+
+    Raises:
+        CheckFailedError: it is no file that can be read.
+    """
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise CheckFailedError(f"{str(path)!r} cannot be read: {error.strerror}; the run's folder is damaged") from None
 
 
 def write_atomic(path: Path, text: str) -> None:

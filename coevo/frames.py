@@ -16,6 +16,7 @@ import zstandard
 
 from coevo.codec import dumps, rollout_from_json, to_json
 from coevo.errors import CheckFailedError
+from coevo.files import read_own
 from coevo.records import Rollout
 
 
@@ -46,16 +47,7 @@ def read_chunks(path: Path) -> list[tuple[Rollout, ...]]:
     Raises:
         CheckFailedError: it is no file that can be read.
     """
-    return [_parse(content) for content in _split(_read(path))[0]]
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return b""
-    except OSError as error:
-        raise CheckFailedError(f"{str(path)!r} cannot be read: {error.strerror}; the run's folder is damaged") from None
+    return [_parse(content) for content in _split(read_own(path))[0]]
 
 
 class ChunkFile:
@@ -70,7 +62,7 @@ class ChunkFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        data = _read(path)
+        data = read_own(path)
         contents, end = _split(data)
         self.chunks = [_parse(content) for content in contents]
         self._file = path.open("ab")

@@ -90,12 +90,15 @@ def guarded(method: Callable[..., Any], who: str, rule: Rule) -> Callable[..., A
         who: whose and which, such as `task 'mine': brief()`.
         rule: how it is called.
     """
+    if not rule.is_async:
 
-    @wraps(method)
-    def call(*arguments: Any, **named: Any) -> Any:
-        with _Faults(who, rule, arguments):
-            given = method(*arguments, **named)
-        return checked(given, who, rule, arguments)
+        @wraps(method)
+        def call(*arguments: Any, **named: Any) -> Any:
+            with _Faults(who, rule, arguments):
+                given = method(*arguments, **named)
+            return checked(given, who, rule, arguments)
+
+        return call
 
     @wraps(method)
     async def wait(*arguments: Any, **named: Any) -> Any:
@@ -107,7 +110,7 @@ def guarded(method: Callable[..., Any], who: str, rule: Rule) -> Callable[..., A
             given = await awaited
         return checked(given, who, rule, arguments)
 
-    return wait if rule.is_async else call
+    return wait
 
 
 def checked(given: Any, who: str, rule: Rule, arguments: tuple[Any, ...] = ()) -> Any:

@@ -333,6 +333,14 @@ class Ledger:
             self.completion_tokens + other.completion_tokens,
         )
 
+    def __sub__(self, other: Ledger) -> Ledger:
+        """What is left without a part."""
+        return Ledger(
+            self.calls - other.calls,
+            self.prompt_tokens - other.prompt_tokens,
+            self.completion_tokens - other.completion_tokens,
+        )
+
 
 class Services(Protocol):
     """What an updater may ask of the run; a factory that has a parameter `services` is given one.

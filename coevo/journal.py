@@ -19,6 +19,7 @@ from typing import Any, NoReturn, cast
 
 from coevo.codec import best_from_json, dumps, report_from_json
 from coevo.errors import CheckFailedError
+from coevo.files import read_own
 from coevo.interfaces import Ledger
 from coevo.records import BatchReport, Best, DenseUpdate, GradientUpdate, Json, SeedsUpdate, Update
 
@@ -142,19 +143,9 @@ class Journal:
             self._last = str(kept[-1]["check"]) if kept else ""
         return self._last
 
-    def _read(self) -> bytes:
-        try:
-            return self.path.read_bytes()
-        except FileNotFoundError:
-            return b""
-        except OSError as error:
-            raise CheckFailedError(
-                f"{str(self.path)!r} cannot be read: {error.strerror}; the run's folder is damaged"
-            ) from None
-
     def repair(self) -> None:
         """Cut a torn last line (a kill in mid-write). Its batch is not committed and runs again."""
-        data = self._read()
+        data = read_own(self.path)
         end = data.rfind(b"\n") + 1
         self._last = None
         if end < len(data):
@@ -168,7 +159,7 @@ class Journal:
         Raises:
             CheckFailedError: a line that is no JSON, or differs from its own checksum; names the batch. Or no file.
         """
-        data = self._read()
+        data = read_own(self.path)
         whole = data[: data.rfind(b"\n") + 1]
         previous = ""
         for number, text in enumerate(whole.splitlines(), 1):

@@ -12,7 +12,7 @@ from statistics import fmean, pstdev
 
 from coevo.records import Json
 from coevo.shaping import FAILURE, bounded_credit
-from coevo.statuses import valid_share
+from coevo.statuses import OUTRACED, valid_share
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ def _point(line: Mapping[str, Json], judge: Judge, updates: int, is_probe: bool)
     objectives: Sequence[float] = line["objectives"]
     best = line.get("best")
     # What was stopped early is worth something, and nobody knows what.
-    outraced = statuses.get("outraced", 0)
+    outraced = statuses.get(OUTRACED, 0)
     credits = [] if outraced else judge.credits(objectives, answers)
     return Point(
         generation=line["generation"],

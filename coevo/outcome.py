@@ -24,6 +24,8 @@ def lost(chunks: Sequence[Sequence[Rollout]], finished: bool, first: bool) -> st
         finished: whether that is all of it.
         first: whether nothing was judged before.
     """
+    if not (finished or first):
+        return ""
     rollouts = [rollout for chunk in chunks for rollout in chunk]
     if finished and all(r.status in EXCLUDED for r in rollouts):
         which = "every rollout of the batch"

@@ -15,7 +15,7 @@ from coevo.seeds import derive
 from coevo.services import RunServices
 from coevo.tries import Tries, key
 
-__all__ = ["Planner", "Prepared", "a_batch"]
+__all__ = ["Planner", "Prepared"]
 
 PROBE = "probe"
 PROBE_EVERY = 5
@@ -25,24 +25,6 @@ PROBES_FIT = 8
 
 Costs: TypeAlias = list[tuple[str, tuple[int, int]]]
 """(key, (tokens of the prompt, of the answer at most)) of each request."""
-
-
-def a_batch(asked: object) -> Batch | None:
-    """What `ask()` gave, if it is a batch or None.
-
-    Raises:
-        PluginError: it is something else; a stranger's updater is not type-checked.
-    """
-    if asked is None or isinstance(asked, Batch):
-        return asked
-    raise PluginError(
-        f"the context updater's ask() gave {asked!r}; expected a coevo.Batch, or None to end a generation"
-    )
-
-
-def sized_by(contexts: object) -> str:
-    """The option that makes the batches of a context updater smaller, empty where it names none."""
-    return str(getattr(contexts, "sized_by", ""))
 
 
 @dataclass(slots=True)

@@ -10,10 +10,10 @@ Status: TypeAlias = Literal[
     "non_finite", "context_overflow", "engine_error", "judge_error", "outraced",
 ]  # fmt: skip
 STATUSES: tuple[str, ...] = get_args(Status)
-VALID: frozenset[str] = frozenset({"ok", "outraced"})
+OUTRACED = "outraced"
+VALID: frozenset[str] = frozenset({"ok", OUTRACED})
 """Answers that work. One that is `outraced` was stopped when it was sure that its return is below the bar of its
 context (`BAR`), so it has none; it is no failure."""
-OUTRACED = "outraced"
 EXCLUDED: frozenset[str] = frozenset({"engine_error", "judge_error"})
 """Failures that are not the model's: retried, then left out; never a reward."""
 BAR = "bar"

@@ -57,12 +57,7 @@ class Tries:
 
     def answered(self, chunk: int, requests: Sequence[Request]) -> None:
         """A rollout will tell of these."""
-        most, asked = self._most(requests), self._open[chunk]
-        self._open[chunk] = Ledger(
-            asked.calls - most.calls,
-            asked.prompt_tokens - most.prompt_tokens,
-            asked.completion_tokens - most.completion_tokens,
-        )
+        self._open[chunk] = self._open[chunk] - self._most(requests)
 
     def again(self, requests: Sequence[Request]) -> bool:
         """Whether these may be asked again; if so, they are taken off what is to spare."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import marshal
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -123,7 +122,7 @@ class Author:
         Raises:
             UserError: it has.
         """
-        while not self._ready and _readable(self._channel, 0):
+        while not self._ready and wire.readable(self._channel, 0):
             self._advance()
 
     def wait(self) -> None:
@@ -303,7 +302,7 @@ class Session:
         child.clean = False
         try:
             wire.send(child.channel, header, payload)
-            while not _readable(child.channel, _LOOK_MILLISECONDS):
+            while not wire.readable(child.channel, _LOOK_MILLISECONDS):
                 # What the author's code has forked may hold the connection open.
                 if error := self._author.end_of(child.pid, what, now=False):
                     raise error
@@ -319,12 +318,6 @@ class Session:
         if "left" in found:
             raise self._author.left(what, found["left"])
         return found
-
-
-def _readable(channel: socket.socket, milliseconds: int) -> bool:
-    poll = select.poll()
-    poll.register(channel, select.POLLIN)
-    return bool(poll.poll(milliseconds))
 
 
 def _is_open(descriptor: int) -> bool:

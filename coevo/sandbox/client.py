@@ -14,7 +14,8 @@ from coevo.errors import RunError
 from coevo.sandbox.claims import judge
 from coevo.sandbox.connection import Connection, Reply
 from coevo.sandbox.limits import Limits
-from coevo.sandbox.racing import OUTRACED, SAID, Race
+from coevo.sandbox.racing import SAID, Race
+from coevo.statuses import OUTRACED
 
 _PATIENCE_SECONDS = 60.0
 _PAUSES_SECONDS = (0.1, 0.3, 1.0, 3.0, 10.0, 15.0)

@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import os
 import queue
-import select
 import shutil
 import signal
 import socket
@@ -87,9 +86,7 @@ class Connection:
         self._channel.settimeout(_START_SECONDS)
         try:
             wire.send(self._channel, settings)
-            poll = select.poll()
-            poll.register(self._channel, select.POLLIN)
-            while waiting is not None and not poll.poll(_LOOK_MILLISECONDS):
+            while waiting is not None and not wire.readable(self._channel, _LOOK_MILLISECONDS):
                 waiting()
             message = wire.receive(self._channel)
         except OSError:

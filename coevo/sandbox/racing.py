@@ -16,12 +16,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, cast
 
 from coevo.errors import CoevoError, UserError
+from coevo.objectives import DECIMALS
 from coevo.sandbox.claims import read_stage
 
-DECIMALS = 5
-"""Of an objective."""
-
-OUTRACED = "outraced"
 SAID = "stopped, because its objective was certain to be worse than the bar"
 """The message of every candidate that was outraced: when it was stopped is not told, since that may differ."""
 

@@ -6,6 +6,7 @@ The raw bytes are the candidate's; the zygote passes them on unread.
 from __future__ import annotations
 
 import json
+import select
 import socket
 import struct
 from collections.abc import Mapping
@@ -15,6 +16,13 @@ _LENGTHS = struct.Struct(">II")
 
 NUMBER = struct.Struct("q")
 """For what is shared without a message: the instance in work, the child that a descriptor belongs to."""
+
+
+def readable(channel: socket.socket, milliseconds: int) -> bool:
+    """Whether there is something to receive, or the other side is gone, within a time."""
+    poll = select.poll()
+    poll.register(channel, select.POLLIN)
+    return bool(poll.poll(milliseconds))
 
 
 def send(channel: socket.socket, header: Mapping[str, object], payload: bytes = b"") -> None:

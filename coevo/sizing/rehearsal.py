@@ -15,7 +15,6 @@ from coevo.discovery import Registries
 from coevo.errors import CoevoError, PluginError
 from coevo.faults import told
 from coevo.interfaces import Brief, Task
-from coevo.planning import a_batch
 from coevo.records import Batch, Buffer, Example, Perturbation, Provenance, Rollout, Trajectory
 from coevo.services import RunServices
 from coevo.sizing.refusals import check_engines
@@ -81,7 +80,7 @@ def rehearse(config: RunConfig, registries: Registries, task: Task) -> Counts:
             for services.generation in range(GENERATIONS):
                 generations.append([])
                 for services.batch in range(MOST_BATCHES):
-                    batch = a_batch(contexts.ask())
+                    batch = contexts.ask()
                     if batch is None:
                         break
                     members = tuple(parameters.ask(batch)) if batch.adapt else ()

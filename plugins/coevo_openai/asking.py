@@ -215,12 +215,12 @@ class _Question:
         async with completions.with_streaming_response.create(
             **arguments, extra_headers=self._asker.server.headers
         ) as response:
-            parts: list[bytes] = []
+            content = bytearray()
             async for part in response.iter_bytes():
-                parts.append(part)
-                if sum(map(len, parts)) > _LARGEST:
+                content += part
+                if len(content) > _LARGEST:
                     break
-            return b"".join(parts), str(response.headers.get("content-type", ""))
+            return bytes(content), str(response.headers.get("content-type", ""))
 
     def _read(self, content: bytes, content_type: str) -> tuple[Usage | None, Reply | Failure]:
         """What was billed, as far as it is known, and the reply or why there is none."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
 
+from coevo import adapting
 from coevo.adapting import AdaptingEngine
 from coevo.endpoint import serve
 from coevo.errors import MissingExtraError
@@ -100,9 +101,6 @@ class TransformersEngine(AdaptingEngine):
         _let_threads_sleep()
         from coevo_transformers.session import Session, Settings
 
-        options = dict(chat_options or {})
-        if enable_thinking is not None:
-            options["enable_thinking"] = enable_thinking
         settings = Settings(
             model=str(model),
             dtype=dtype,
@@ -112,7 +110,7 @@ class TransformersEngine(AdaptingEngine):
             cache_tokens=cache_tokens,
             attention=attention,
             context=context,
-            chat_options=options,
+            chat_options=adapting.chat_options(chat_options, enable_thinking),
             date=date,
             scales=tuple((scales or {}).items()),
             master=master,

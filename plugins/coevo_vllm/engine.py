@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from coevo import adapting
 from coevo.adapting import AdaptingEngine
 from coevo.interfaces import Capabilities, Endpoint
 from coevo.records import Completion, Json, Perturbation, Request, Sampling
@@ -96,9 +97,6 @@ class VllmEngine(AdaptingEngine):
         prepare()
         from coevo_vllm.session import Session
 
-        chat = dict(chat_options or {})
-        if enable_thinking is not None:
-            chat["enable_thinking"] = enable_thinking
         self._session = Session(
             Settings(
                 model=str(model),
@@ -111,7 +109,7 @@ class VllmEngine(AdaptingEngine):
                 eager=eager,
                 rolling=rolling,
                 noise=noise,
-                chat_options=chat,
+                chat_options=adapting.chat_options(chat_options, enable_thinking),
                 date=date,
                 scales=tuple((scales or {}).items()),
                 master=master,

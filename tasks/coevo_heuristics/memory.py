@@ -13,7 +13,8 @@ from dataclasses import replace
 from typing import Protocol, TypeAlias
 
 from coevo.sandbox import Bar, Evaluation, Evaluator
-from coevo.sandbox.racing import OUTRACED, SAID, Track
+from coevo.sandbox.racing import SAID, Track
+from coevo.statuses import OUTRACED
 
 Name: TypeAlias = tuple[str, str]
 

@@ -215,8 +215,7 @@ def _misspelt(split: str, splits: Mapping[str, str]) -> str:
     letters = [re.split(r"\d", name)[0] for name in [split, *known]]
     if split in known or letters[0] in letters[1:]:
         return ""
-    hint = did_you_mean(split, known)
-    return hint if hint.startswith("; did") else ""
+    return did_you_mean(split, known, otherwise="")
 
 
 class Problem:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from coevo.errors import UserError
 from coevo.interfaces import Brief
+from coevo.objectives import DECIMALS
 from coevo.places import expanded
 from coevo.records import Completion, Context, EpisodeResult, Example, Json, Request, Rollout
 from coevo.registry import Option
@@ -29,7 +30,6 @@ from coevo_heuristics.problem import HoleKind, HoleTable, Problem
 from coevo_heuristics.rendering import load_template
 
 TRAIN = "train"
-_DECIMALS = 5
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 
 
@@ -279,7 +279,7 @@ def _result(
         "code": code,
         "code_key": key,
         "message": _ADDRESS.sub("0x…", " ".join(message.split())),
-        "instances": [round(value, _DECIMALS) for value in found.per_instance] if found else [],
+        "instances": [round(value, DECIMALS) for value in found.per_instance] if found else [],
     }
     if found is None or found.objective is None:
         return EpisodeResult(status, artifacts=artifacts)
