@@ -103,7 +103,8 @@ def _text(data: Json, depth: int) -> str:
     said = cast(Mapping[str, Json], data)
     text = next((found for key in _SPEAKING if (found := _text(said.get(key), depth - 1))), "")
     # FastAPI: which field it is about.
-    place = ".".join(str(part) for part in cast(list[Json], said["loc"])) if isinstance(said.get("loc"), list) else ""
+    loc = said.get("loc")
+    place = plain(".".join(map(str, cast(list[Json], loc)))) if isinstance(loc, list) else ""
     # A router: what the server behind it said.
     behind = _behind(said, depth)
     return ": ".join(part for part in (place, text, behind) if part)
