@@ -17,11 +17,14 @@ class ApiError(Exception):
         message: one line.
         code: for programs, such as `context_length_exceeded`.
         param: the field that is wrong, where one is.
+        again: seconds after which to ask again, None where no waiting helps.
     """
 
-    def __init__(self, status: int, message: str, code: str | None = None, param: str | None = None) -> None:
+    def __init__(
+        self, status: int, message: str, code: str | None = None, param: str | None = None, again: int | None = None
+    ) -> None:
         super().__init__(message)
-        self.status, self.code, self.param = status, code, param
+        self.status, self.code, self.param, self.again = status, code, param, again
         self.message = " ".join(message.split())
 
     def body(self) -> dict[str, Json]:
@@ -30,5 +33,12 @@ class ApiError(Exception):
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
 
     def headers(self) -> dict[str, str]:
-        """Tells OpenAI's own clients not to ask again: the loop has tried already what may help."""
+        """Tells OpenAI's own clients whether to ask again; mostly the loop has tried already what may help."""
+        if self.again is not None:
+            return {"x-should-retry": "true", "retry-after": str(self.again)}
         return {"x-should-retry": "false"}
+
+
+def busy(why: str) -> ApiError:
+    """A refusal for now: 503, and the client is told to ask again."""
+    return ApiError(503, f"this server has too much to do: {why}; ask again in a second", "busy", again=1)

@@ -11,8 +11,8 @@ import openai
 import pytest
 
 from coevo.endpoint import serve
-from coevo.endpoint.application import LARGEST_BODY
 from coevo.endpoint.errors import CallLimitError
+from coevo.endpoint.limits import Limits
 from coevo.errors import MissingExtraError, RunError, UserError
 from coevo.records import Completion, Sampling
 
@@ -56,7 +56,7 @@ def post(body, policy=None, content=None, **options):
 
     async def test(client, endpoint):
         data = content if content is not None else json.dumps({"messages": HELLO, **body})
-        answer = await client.post("/chat/completions", content=data)
+        answer = await client.post("/chat/completions", content=data, headers={"content-type": "application/json"})
         return answer.status_code, answer.json()
 
     return served(test, policy, **options)
@@ -251,7 +251,7 @@ def test_half_of_a_surrogate_pair_is_no_text(body):
 
 
 def test_a_body_that_is_too_large_is_a_413():
-    status, answer = post({}, content=b" " * (LARGEST_BODY + 1))
+    status, answer = post({}, content=b" " * (Limits().body_bytes + 1))
     assert (status, answer["error"]["code"]) == (413, "request_too_large")
 
 
