@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterable
 from typing import cast
 
@@ -13,6 +14,9 @@ from coevo.records import Json
 
 DEEPEST = 64
 """Levels of lists and objects; what reads them further on goes down a level of its own stack for each."""
+MOST = 100_000
+"""Lists, objects and their members: thousands of messages. Each takes many times its bytes and its time to check."""
+_TEXT = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _SMALL = 64 << 10
 """Bytes that are read faster than a thread is asked."""
 
@@ -37,7 +41,9 @@ def parsed(data: bytes) -> Json:
         ApiError: 400; it is no JSON, or none that can be used.
     """
     try:
-        value: Json = json.loads(data)
+        text = data.decode("utf-8-sig")  # by itself `json` would also take UTF-16 and UTF-32, which no client sends
+        _check_count(text)
+        value: Json = json.loads(text)
         _check_depth(value)
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -48,6 +54,16 @@ def parsed(data: bytes) -> Json:
     except ValueError as error:
         raise ApiError(400, f"the body is no JSON: {error}") from None
     return value
+
+
+def _check_count(text: str) -> None:
+    """Refuse too many values before they are made; a text of a message may have any number of commas."""
+    if _marks(text) > MOST and _marks(_TEXT.sub("", text)) > MOST:
+        raise ApiError(400, f"the body has more than {MOST:,} values; expected messages of a conversation")
+
+
+def _marks(text: str) -> int:
+    return text.count(",") + text.count("[") + text.count("{")
 
 
 def _check_depth(value: Json) -> None:

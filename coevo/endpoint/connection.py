@@ -74,9 +74,9 @@ class Connection(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no HTTP; uvicorn would fail here if it came after an answer had begun."""
-        error = sys.exception()
-        status = getattr(error, "error_status_hint", 400)
-        self._refuse(ApiError(status, f"{msg.rstrip('.')}: {error}" if error else msg, "invalid_http"))
+        # Why exactly is not said: h11's words repeat bytes, which may be another client's behind a bad proxy.
+        status = getattr(sys.exception(), "error_status_hint", 400)
+        self._refuse(ApiError(status, "this is no valid request of HTTP/1.1", "invalid_http"))
 
     def _watch(self) -> None:
         """Start the clock for what is owed now, unless it runs."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from coevo.records import Json
 
+_LONGEST = 1000
+"""Characters of a message: what somebody sent comes back in it, and may be megabytes."""
+
 
 class CallLimitError(Exception):
     """An episode asked more than its task's brief allows: the run's budget was planned with that number."""
@@ -25,12 +28,20 @@ class ApiError(Exception):
     ) -> None:
         super().__init__(message)
         self.status, self.code, self.param, self.again = status, code, param, again
-        self.message = " ".join(message.split())
+        line = " ".join(message.split())
+        self.message = line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
 
     def body(self) -> dict[str, Json]:
         """The answer's JSON."""
         kind = "server_error" if self.status >= 500 else "invalid_request_error"
-        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
+        return {
+            "error": {
+                "message": self.message,
+                "type": kind,
+                "param": self.param and self.param[:100],
+                "code": self.code,
+            }
+        }
 
     def headers(self) -> dict[str, str]:
         """Tells OpenAI's own clients whether to ask again; mostly the loop has tried already what may help."""

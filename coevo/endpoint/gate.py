@@ -42,7 +42,9 @@ class Gate:
                 await self._let_in(scope, receive, send)
         except ApiError as error:
             if http:
-                await JSONResponse(error.body(), error.status, error.headers())(scope, receive, send)
+                # Where requests begin and end is not sure after one whose head is wrong.
+                more = {"connection": "close"} if error.status == 400 else {}
+                await JSONResponse(error.body(), error.status, {**error.headers(), **more})(scope, receive, send)
             else:
                 await send({"type": "websocket.close", "code": 1008, "reason": error.message[:120]})
             return

@@ -154,6 +154,8 @@ def test_a_system_message_of_the_endpoint_comes_before_that_of_a_request():
     [
         ({"temperature": -1}, "temperature got -1: input should be greater than or equal to 0"),
         ({"top_p": 0}, "top_p got 0: input should be greater than 0"),
+        ({"top_k": 10**30}, "top_k got 1000000000000000000000000000000: input should be less than 2147483648"),
+        ({"max_tokens": 1 << 31}, "max_tokens got 2147483648: input should be less than 2147483648"),
         ({"max_tokens": 0}, "max_tokens got 0: input should be greater than or equal to 1"),
         ({"n": "many"}, "n got 'many': input should be a valid integer"),
         ({"stop": 3}, "stop got 3: input should be a valid string"),
@@ -179,7 +181,9 @@ def test_a_mistake_is_a_400_in_one_line(body, said):
     assert answer["error"]["type"] == "invalid_request_error"
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[1]", b"[" * 100_000])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"\xff\xfe", b"[1]", b"[" * 100_000, '{"messages": []}'.encode("utf-16")]
+)
 def test_what_is_no_json_object_is_a_400(content):
     status, answer = post({}, content=content)
     assert status == 400
