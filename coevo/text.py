@@ -1,4 +1,4 @@
-"""Text from elsewhere, as it may be shown: a server, a model, a plugin or a file's name may hold what acts on a terminal.
+"""Text from elsewhere, as it may be shown: a server, a model, a plugin or a name may hold what acts on a terminal.
 
 Control characters move the cursor, paint over what was said, set a window's title or fill the clipboard; marks of
 direction make a line read as something else. They are shown as escapes. `printing_safely` does that to all that a
