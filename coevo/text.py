@@ -55,8 +55,11 @@ class PrintableStream:
 
     @property
     def rich_proxied_file(self) -> TextIO:
-        """Where rich writes."""
-        return cast(TextIO, getattr(self.stream, "rich_proxied_file", self.stream))
+        """Where rich writes, below whatever streams of ours and of rich lie upon one another."""
+        file = self.stream
+        while (below := getattr(file, "rich_proxied_file", None)) is not None:
+            file = cast(TextIO, below)
+        return file
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from coevo.text import printing_safely
 from coevo_progress.logger import Progress
 from coevo_progress.state import State
 from coevo_progress.view import View
@@ -145,6 +146,24 @@ def test_what_is_printed_while_the_view_is_drawn_is_calm_and_the_streams_are_giv
     assert "a \\x1b]8;;http://x.example\\x1b\\link\\x1b]8;;\\x1b\\ b" in file.getvalue()
     assert "c \\u202e d" in file.getvalue()
     assert "]8;;http" not in file.getvalue().replace("\\x1b]8;;http", "")
+
+
+def test_the_view_keeps_its_own_colours_and_movements_while_all_that_is_printed_is_calm(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stdout", terminal := Terminal())
+    with printing_safely():
+        view = View(State(INFO), Console(width=100))
+        view.start()
+        print(f"said {HOSTILE}")
+        view.stop()
+    seen = terminal.getvalue()
+    assert f"said {SHOWN}" in seen
+    assert "\x1b[?25l" in seen
+    assert "\\x1b" not in seen.replace(SHOWN, "")
 
 
 def test_in_a_real_terminal_a_plugins_command_and_even_its_traceback_are_calm(wild, tmp_path):
