@@ -74,7 +74,8 @@ class AdaptingEngine:
         library: Any = importlib.import_module("transformers")
         chat = chat_options(options.get("chat_options"), options.get("enable_thinking"))
         try:
-            prompts = Prompts(library.AutoTokenizer.from_pretrained(folder, local_files_only=True), chat)
+            tokenizer = library.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+            prompts = Prompts(tokenizer, chat)
         except (OSError, ValueError, KeyError):
             return None
         return lambda request: len(prompts(request).ids)

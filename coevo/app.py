@@ -41,6 +41,7 @@ from coevo.rollouts import Collector
 from coevo.services import Budget, RunServices
 from coevo.startup import Inputs, begin, described, settle
 from coevo.summary import summarize
+from coevo.text import is_terminal
 
 
 def run(config: RunConfig | Mapping[str, Json] | None = None, plugins: Plugins | None = None) -> dict[str, Json]:
@@ -168,7 +169,7 @@ def parts(config: RunConfig, registries: Registries) -> Generator[tuple[Task, En
         check_model(config, registries)
         check_first_batch(config, task, (parameters, contexts), services)
         getattr(task, "start", lambda: None)()
-        if config.loggers and sys.stderr.isatty():
+        if config.loggers and is_terminal(sys.stderr):
             # Nothing else is shown for the seconds (or minutes, for large models) that this takes.
             print(
                 f"coevo: starting engine {config.engine!r} with model {config.model!r} …", file=sys.stderr, flush=True

@@ -266,12 +266,15 @@ def _convert(packed: Path, alias: Alias, folder: Path) -> None:
     """Unpack a GGUF file into a bf16 safetensors folder with its tokenizer and chat template."""
     torch, transformers, tokenizers = (_imported(name) for name in ("torch", "transformers", "tokenizers"))
     with redirect_stderr(io.StringIO()):  # progress bars that cannot be turned off otherwise
-        tokenizer = transformers.AutoTokenizer.from_pretrained(packed.parent, gguf_file=packed.name)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(
+            packed.parent, gguf_file=packed.name, trust_remote_code=False
+        )
         model = transformers.AutoModelForCausalLM.from_pretrained(
             packed.parent,
             gguf_file=packed.name,
             dtype=torch.bfloat16,
             quantization_config=transformers.GgufConfig(dequantize=True),
+            trust_remote_code=False,
         )
         # GGUF only names the pre-tokenizer ("smollm": single digits, then GPT-2's rule) and transformers
         # leaves the digits out: "   1" would then split otherwise than in training.

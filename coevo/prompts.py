@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import inspect
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,21 @@ from coevo.records import Json, Message, Request
 from coevo.thinking import begins, closed, opened
 
 _log = logging.getLogger(__name__)
+
+TEMPLATE_CALL = frozenset(
+    {
+        "add_generation_prompt", "chat_template", "continue_final_message", "conversation", "conversations",
+        "documents", "load_audio_from_video", "max_length", "messages", "padding", "processor_kwargs",
+        "return_assistant_tokens_mask", "return_dict", "return_tensors", "sanitize_control_tokens", "self", "tokenize",
+        "tokenizer_kwargs", "tools", "truncation",
+    }
+)  # fmt: skip
+"""What transformers' call that renders a template takes for itself: a program in place of the template, what is
+rendered, and what is made of the text. Requests may come from anyone, so none of them is theirs to say."""
+_OF_TASKS = frozenset({"documents", "tools"})
+"""Those of them that are read by the template: a task may give them, and who asks an endpoint may not."""
+LONGEST_PROMPT = 16 << 20
+"""Characters of a rendered prompt; no model's context holds so many."""
 
 _NO_THINKING = ("enable_thinking", "thinking")
 """Arguments of chat templates that switch thinking off when they are false."""
@@ -78,6 +94,8 @@ class Prompts:
             ) from None
         self.date = (date or datetime.date.today()) if _NOW in self._template else None
         self._tokenizer = tokenizer
+        call = inspect.signature(tokenizer.apply_chat_template).parameters.values()
+        self._call = TEMPLATE_CALL.union(each.name for each in call if each.kind is not each.VAR_KEYWORD) - _OF_TASKS
         self._options = dict(options)
         if self.date is not None:
             self._options["chat_template"] = dated(self._template, self.date)
@@ -95,11 +113,20 @@ class Prompts:
             self._warned = True
             _log.warning("the prefill %r ends in whitespace, which is left out of the prompt", request.prefill[-20:])
         text = self.opening(request) + prefill
+        if len(text) > LONGEST_PROMPT:  # before it is tokenised, which takes many times its memory
+            raise UserError(f"the prompt has {len(text):,} characters; at most {LONGEST_PROMPT:,} are rendered")
         ids = self._tokenizer(text, add_special_tokens=False)["input_ids"]
         return Prompt(tuple(ids), trimmed, "" if prefill else opened(text))
 
     def opening(self, request: Request) -> str:
-        """The text before the prefill: the messages and the beginning of the assistant's turn."""
+        """The text before the prefill: the messages and the beginning of the assistant's turn.
+
+        Raises:
+            UserError: The chat template refuses the messages or the options.
+        """
+        for name in request.chat_options:
+            if name in self._call:
+                raise UserError(f"the chat option {name!r} of a request is no option of a template; leave it out")
         begun = self._rendered(request.messages, request.chat_options)
         if not request.prefill.strip():
             return begun

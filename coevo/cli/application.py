@@ -34,6 +34,7 @@ from coevo.discovery import Plugins
 from coevo.errors import CoevoError, PluginError, UserError
 from coevo.faults import told
 from coevo.interrupts import INTERRUPTED, leave_soon
+from coevo.text import print_safely, printing_safely
 
 COMMANDS = (
     running, plan, tune, study, compare, reading, report, models, serving, catalogue, new, doctor, bench,
@@ -77,8 +78,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     _forgive(sys.stdout, "replace")
     _forgive(sys.stderr, "backslashreplace")
+    if arguments is not None:
+        with printing_safely():
+            return _code_of(given)
+    print_safely()  # to the end of the process: a traceback is shown after this
     code = _code_of(given)
-    if code == INTERRUPTED and arguments is None:
+    if code == INTERRUPTED:
         leave_soon()  # a thread that never ends would keep the process
     return code
 

@@ -16,6 +16,7 @@ import pydantic
 from pydantic import Field
 
 from coevo.endpoint.errors import ApiError
+from coevo.prompts import TEMPLATE_CALL
 from coevo.records import Completion, Json, Message, Request, Sampling
 from coevo.registry import did_you_mean
 from coevo.seeds import derive
@@ -107,13 +108,17 @@ def read_body(data: Json) -> ChatBody:
                 raise ApiError(400, f"unknown field {name!r}{hint}", "unknown_field", name)
             kept[name] = value
     try:
-        return ChatBody.model_validate(kept)
+        body = ChatBody.model_validate(kept)
     except pydantic.ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])
         where = ".".join(str(part) for part in first["loc"]) if name == "messages" else name
         value = "" if first["type"] == "missing" else f" got {repr(first['input'])[:80]}:"
         raise ApiError(400, f"{where}{value} {first['msg'][:1].lower()}{first['msg'][1:]}", param=name) from None
+    for option in TEMPLATE_CALL.intersection(body.chat_template_kwargs or {}):
+        field = f"chat_template_kwargs.{option}"
+        raise ApiError(400, f"{field} is no option of the chat template; leave it out", "unsupported", field)
+    return body
 
 
 def requests_of(body: ChatBody, sampling: Sampling, next_seed: Callable[[], int], system: str = "") -> list[Request]:

@@ -38,11 +38,6 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def printable(text: str) -> str:
-    """`text` without what would act on a terminal: control characters but line ends and tabs are escaped."""
-    return "".join(c if c in "\n\t" or c.isprintable() else repr(c)[1:-1] for c in text)
-
-
 def table(rows: Sequence[Sequence[str]], heads: Sequence[str] = ()) -> str:
     """Left-aligned columns two spaces apart; nothing trails."""
     every = [list(heads), *map(list, rows)] if heads else [list(row) for row in rows]

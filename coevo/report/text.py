@@ -10,8 +10,9 @@ from typing import cast
 
 from coevo.folder import RunFolder
 from coevo.records import Json
-from coevo.report.numbers import ABSENT, count, duration, number, objective, percent, printable, table
+from coevo.report.numbers import ABSENT, count, duration, number, objective, percent, table
 from coevo.statuses import OUTRACED, valid_share
+from coevo.text import printable
 
 CODE_LINES = 40
 """An answer longer than this is shown by its path alone."""

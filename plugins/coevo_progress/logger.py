@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from coevo import BatchReport, GenerationReport, Rollout, RunInfo, hookimpl
+from coevo.text import printable
 from coevo_progress.state import State, batch_line, start_line
 from coevo_progress.view import View
 
@@ -68,6 +69,7 @@ class Progress:
             view.stop()
 
     def _line(self, text: str) -> None:
+        text = printable(text)  # consoles write past what makes all other output so
         if self._view is not None:
             self._console.print(text, markup=False)
         elif not self._reader_is_gone:

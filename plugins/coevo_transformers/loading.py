@@ -99,7 +99,9 @@ def load(folder: Path, dtype: str, device: torch.device, attention: str) -> Load
         tensors = tensors_of(folder)
         select(folder, tensors)  # says in one line and at once what transformers says late or not at all
         try:
-            tokenizer: Any = library.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+            tokenizer: Any = library.AutoTokenizer.from_pretrained(
+                folder, local_files_only=True, trust_remote_code=False
+            )
             model: Any = library.AutoModelForCausalLM.from_pretrained(
                 folder,
                 dtype=getattr(torch, dtype),

@@ -221,7 +221,8 @@ def test_instances_that_do_not_come_are_the_users_mistake(body: str, said: str, 
 
 def test_what_an_author_prints_goes_to_standard_error(make: Make, capfd: pytest.CaptureFixture[str]) -> None:
     evaluator = make(
-        "print('from objective'); __import__('sys').stdout.write('half a line')", head="print('on import')\n"
+        "print('from objective \\x1b[2J\\u202e'); __import__('sys').stdout.write('half a line')",
+        head="print('on import')\n",
     )
     evaluator.evaluate(CANDIDATE.format(1))
     evaluator.close()
@@ -229,7 +230,8 @@ def test_what_an_author_prints_goes_to_standard_error(make: Make, capfd: pytest.
 
     assert said.out == ""
     assert said.err.count("on import") == 1
-    assert "from objective" in said.err
+    assert "from objective \\x1b[2J\\u202e" in said.err
+    assert "\x1b" not in said.err
     assert "half a line" in said.err
 
 

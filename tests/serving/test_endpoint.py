@@ -14,6 +14,7 @@ from coevo.endpoint import serve
 from coevo.endpoint.errors import CallLimitError
 from coevo.endpoint.limits import Limits
 from coevo.errors import MissingExtraError, RunError, UserError
+from coevo.prompts import TEMPLATE_CALL
 from coevo.records import Completion, Sampling
 
 HELLO = [{"role": "user", "content": "hello"}]
@@ -241,6 +242,19 @@ SURROGATES = {
     "template": {"chat_template_kwargs": {"a": ["\ud800"]}},
     "model": {"model": "\ud800"},
 }
+
+
+@pytest.mark.parametrize("name", sorted(TEMPLATE_CALL))
+def test_a_request_brings_no_template_of_its_own(name):
+    policy = Echo()
+    status, answer = post({"chat_template_kwargs": {"enable_thinking": False, name: "{{ 'x' * 200000000 }}"}}, policy)
+    field = f"chat_template_kwargs.{name}"
+    assert status == 400
+    assert answer["error"] == {
+        "message": f"{field} is no option of the chat template; leave it out", "type": "invalid_request_error",
+        "param": field, "code": "unsupported",
+    }  # fmt: skip
+    assert policy.asked == []
 
 
 @pytest.mark.parametrize("body", SURROGATES.values(), ids=SURROGATES)
