@@ -12,6 +12,7 @@ torch and transformers are imported only where a model is converted.
 from __future__ import annotations
 
 import fcntl
+import fnmatch
 import importlib
 import importlib.util
 import io
@@ -130,9 +131,14 @@ def resolve(model: str, *, fetch: bool = False) -> Path | str:
             return pull(model)
         return folder
     path = expanded(model)
-    if path.is_dir():
-        return _checked_folder(path)
-    if path.is_file():
+    try:
+        if path.is_dir():
+            return _checked_folder(path)
+        is_file = path.is_file()
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or error
+        raise UserError(f"cannot read the model folder {model!r}: {said}") from None
+    if is_file:
         raise UserError(f"model {model!r} is a file; expected a folder with config.json and safetensors weights")
     if _HUB_ID.fullmatch(model) and not model.startswith("."):
         return model
@@ -142,10 +148,11 @@ def resolve(model: str, *, fetch: bool = False) -> Path | str:
 
 
 def _checked_folder(path: Path) -> Path:
-    if not any(path.iterdir()):
+    names = os.listdir(path)
+    if not names:
         raise UserError(f"the model folder {str(path)!r} is empty; expected config.json and safetensors weights")
     for wanted in ("config.json", "*.safetensors"):
-        if not any(path.glob(wanted)):
+        if not fnmatch.filter(names, wanted):
             raise UserError(
                 f"the model folder {str(path)!r} holds no {wanted}; expected a transformers model in safetensors"
             )
