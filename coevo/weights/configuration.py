@@ -67,7 +67,7 @@ def asked(folder: Path) -> None:
     """Ask a model without weights for its answer to four tokens; raises what transformers raises."""
     torch = importlib.import_module("torch")
     with torch.inference_mode(), quietly():
-        _built(folder).eval()(input_ids=torch.zeros((1, 4), dtype=torch.long, device="meta"))
+        _built(folder).eval()(input_ids=torch.zeros((1, 4), dtype=torch.long, device="meta"), use_cache=False)
 
 
 def vocabulary(folder: Path) -> int:
@@ -79,14 +79,16 @@ def vocabulary(folder: Path) -> int:
     return int(configuration(folder).get_text_config(decoder=True).vocab_size)
 
 
-def _check_counts(folder: Path) -> None:
-    """Refuse counts in config.json that would keep transformers busy for ever.
+def _check_entries(folder: Path) -> None:
+    """Refuse counts in config.json that would keep transformers busy for ever, and an architecture that is no name.
 
     Raises:
         UserError: which entry; or config.json is none.
     """
     config = folder / "config.json"
     data = read_json(config)
+    if not isinstance(kind := data.get("model_type", ""), str):
+        raise UserError(f"{_entry(config, ('model_type',), kind)}; expected the name of an architecture")
     for path in _paths(data):
         value = _at(data, path)
         for name, least, most in _COUNTS:
@@ -109,6 +111,8 @@ def blamed(folder: Path, attempt: Callable[[Path], object], error: Exception, fi
     def rank(path: tuple[str, ...]) -> tuple[bool, bool, int]:
         return path[-1] not in said, str(_at(data, path)) not in said, -len(path)
 
+    if _succeeds(attempt, config, data):  # then nothing can be found out in this way
+        return ""
     for path in sorted(_paths(data), key=rank):
         without, least = copy.deepcopy(data), copy.deepcopy(data)
         del _at(without, path[:-1])[path[-1]]
@@ -155,7 +159,7 @@ def quietly() -> Generator[None]:
 
 
 def _tried(folder: Path, make: Callable[[Path], Any], file: str = "config.json") -> Any:
-    _check_counts(folder)
+    _check_entries(folder)
     try:
         with quietly():
             return make(folder)

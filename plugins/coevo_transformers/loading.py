@@ -150,7 +150,8 @@ def _require_answers(model: Any, prompt: Sequence[int], folder: Path, dtype: DTy
     config = str(folder / "config.json")
     try:
         with torch.inference_mode():
-            answer: torch.Tensor = model(input_ids=torch.tensor([prompt[:_LOOK]], device=model.device)).logits
+            ids = torch.tensor([prompt[:_LOOK]], device=model.device)
+            answer: torch.Tensor = model(input_ids=ids, use_cache=False).logits
     except Exception as error:  # noqa: BLE001 - whatever a broken configuration makes of it is the user's to mend
         with quietly():
             at_fault = blamed(folder, asked, error) or config

@@ -48,6 +48,8 @@ def refused(folder):
 @pytest.mark.parametrize(
     ("entry", "value"),
     [
+        ("model_type", ["llama"]),
+        ("model_type", None),
         ("eos_token_id", "<|im_end|>"),
         ("dtype", "float33"),
         ("dtype", {}),
