@@ -36,8 +36,8 @@ def template_of(model: Path) -> str:
     config = model / "tokenizer_config.json"
     kept: Any = read_json(config).get("chat_template") if config.is_file() else None
     if isinstance(kept, list):  # several by name, in older folders
-        entries = cast(list[Any], kept)
-        kept = next((e.get("template") for e in entries if isinstance(e, dict) and e.get("name") == "default"), None)
+        entries = [cast(dict[str, Any], entry) for entry in cast(list[object], kept) if isinstance(entry, dict)]
+        kept = next((entry.get("template") for entry in entries if entry.get("name") == "default"), None)
     if not isinstance(kept, str):
         raise UserError(f"the model folder {str(model)!r} has no chat template; expected an instruct model")
     return kept
