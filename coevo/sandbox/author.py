@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from coevo.errors import CoevoError, RunError, UserError
+from coevo.places import interpreter
 from coevo.sandbox import wire
 from coevo.sandbox.connection import environment
 from coevo.sandbox.limits import Limits
@@ -83,6 +84,7 @@ class Author:
             options: keyword arguments of the problem's `instances`.
             watch: whether to look at what loading does besides.
         """
+        python = interpreter()
         self.instances, self.has_bound = 0, False
         self.noticed: dict[str, list[str]] = {}
         self._file, self._limits = file, limits or Limits()
@@ -92,7 +94,7 @@ class Author:
         self._idle: list[Child] = []
         self._warned: set[str] = set()
         self._channel, theirs = socket.socketpair()
-        command = [sys.executable, "-P", "-m", "coevo.sandbox.authoring", str(theirs.fileno()), str(os.getpid())]
+        command = [python, "-P", "-m", "coevo.sandbox.authoring", str(theirs.fileno()), str(os.getpid())]
         with theirs:
             self._process = subprocess.Popen(
                 command,

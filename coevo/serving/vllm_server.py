@@ -17,6 +17,7 @@ from pathlib import Path
 
 from coevo.errors import CoevoError, RunError, UserError
 from coevo.network import local_opener
+from coevo.places import interpreter
 from coevo.records import Json, Sampling
 from coevo.registry import did_you_mean
 from coevo.serving import cpu, vllm_gate
@@ -139,7 +140,7 @@ def serve_child(
         UserError: it does not take one of the user's options.
         RunError: it ended by itself; the line says why, in vLLM's words.
     """
-    wrapped = [sys.executable, "-m", "coevo.serving.launch", str(os.getpid()), *arguments]
+    wrapped = [interpreter(), "-m", "coevo.serving.launch", str(os.getpid()), *arguments]
     with log.open("wb") as output:
         child = subprocess.Popen(
             wrapped, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=variables,
