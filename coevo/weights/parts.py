@@ -107,6 +107,8 @@ def read_json(path: Path) -> dict[str, object]:
     """
     try:
         found = json.loads(read_text(path))
+    except RecursionError:
+        raise UserError(f"cannot read {str(path)!r} as JSON: it is nested too deeply") from None
     except ValueError as error:
         raise UserError(f"cannot read {str(path)!r} as JSON: {error}") from None
     if not isinstance(found, dict):

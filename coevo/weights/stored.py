@@ -58,6 +58,8 @@ def open_file(path: Path) -> tuple[dict[str, StoredTensor], dict[str, str]]:
         UserError: If the file is not whole and well-formed.
     """
     try:
+        if not path.is_file():
+            raise ValueError("it is no file")  # opening a pipe may never end
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
             size = path.stat().st_size
@@ -66,7 +68,7 @@ def open_file(path: Path) -> tuple[dict[str, StoredTensor], dict[str, str]]:
             header: Any = json.loads(file.read(length))
         metadata = cast(dict[str, str], header.pop("__metadata__", None) or {})
         tensors = {name: _described(path, entry, 8 + length, size) for name, entry in header.items()}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise UserError(f"{str(path)!r} is not a whole safetensors file: {error}") from None
     return tensors, metadata
 
