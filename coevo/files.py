@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import codecs
+import errno
 import io
 import os
+import stat
 import tokenize
+import tomllib
 from pathlib import Path
+from typing import Any
 
 from coevo.errors import CheckFailedError, UserError
 
+MOST_BYTES = 64 * 2**20
+"""Of a file that somebody may have written by hand, or that is read whole into memory to be looked at."""
+_KINDS = {
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 _UTF_8 = ("utf-8", "utf-8-sig")
 # UTF-32's mark begins with UTF-16's, so it is looked for first.
 _MARKS = (
@@ -18,6 +30,42 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "UTF-16 (little-endian)"),
     (codecs.BOM_UTF16_BE, "UTF-16 (big-endian)"),
 )
+
+
+def read_regular(path: Path, most: int | None = MOST_BYTES) -> bytes:
+    """The bytes of a regular file: reading what is none may never end.
+
+    Args:
+        path: of the file.
+        most: bytes that it may have; None for any number.
+
+    Raises:
+        OSError: it cannot be read, is no regular file or has more bytes; `strerror` says so.
+    """
+    kind = stat.S_IFMT(path.stat().st_mode)
+    if what := _KINDS.get(kind):
+        raise OSError(errno.EINVAL, f"it is {what}, and should be a file")
+    with path.open("rb") as file:
+        # Files of /proc say that they have no bytes, so their size is seen by reading.
+        data = file.read() if most is None else file.read(most + 1)
+    if most is not None and len(data) > most:
+        raise OSError(errno.EFBIG, f"it has more than {most // 2**20} MiB")
+    return data
+
+
+def read_toml(path: Path, what: str = "") -> dict[str, Any]:
+    """The content of a TOML file that a user wrote; arguments as of `read_text`.
+
+    Raises:
+        UserError: it cannot be read, or is not TOML.
+    """
+    text = read_text(path, what)
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise UserError(f"{str(path)!r} is not valid TOML: it is nested too deeply") from None
+    except ValueError as error:  # of a whole number with thousands of digits, too
+        raise UserError(f"{str(path)!r} is not valid TOML: {error}") from None
 
 
 def read_text(path: Path, what: str = "") -> str:
@@ -61,7 +109,7 @@ def mark_of(path: Path) -> str:
 
 def _bytes(path: Path, what: str = "") -> bytes:
     try:
-        return path.read_bytes()
+        return read_regular(path)
     except OSError as error:
         raise UserError(f"cannot read {what}{what and ' '}{str(path)!r}: {error.strerror or error}") from None
 
@@ -96,14 +144,14 @@ def _refused(path: Path, why: str) -> UserError:
     return UserError(f"{str(path)!r} is not UTF-8: {why}; save it as UTF-8")
 
 
-def read_own(path: Path) -> bytes:
-    """The bytes of a file of a run's folder, none where it is absent.
+def read_own(path: Path, most: int | None = None) -> bytes:
+    """The bytes of a file of a run's folder, at most `most` of them; none where it is absent.
 
     Raises:
         CheckFailedError: it is no file that can be read.
     """
     try:
-        return path.read_bytes()
+        return read_regular(path, most)
     except FileNotFoundError:
         return b""
     except OSError as error:

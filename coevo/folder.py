@@ -6,27 +6,29 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
-import json
 import os
 import shlex
 import shutil
+import stat
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from coevo.asked import SUFFIX, AskedChunks, unbooked
 from coevo.codec import dumps, to_json
-from coevo.config import read_file, to_toml
-from coevo.errors import CheckFailedError, UserError
+from coevo.config import to_toml
+from coevo.errors import UserError
 from coevo.files import write_atomic
 from coevo.interfaces import BestFiles, Ledger, Task
 from coevo.journal import History, Journal, update_to_json
 from coevo.records import Batch, BatchReport, Best, Buffer, Json, Rollout, Update
 from coevo.registry import did_you_mean
+from coevo.resolved import config_of, info_of
 from coevo.services import Unbooked, place_of
 
 PARTS = ("rollouts", "contexts", "best")
@@ -89,7 +91,7 @@ class RunFolder:
             UserError: there is none, with a did-you-mean.
         """
         for path in (Path(runs) / run, Path(run)):
-            if os.path.isfile(path / "config.toml"):
+            if _is_run(path):
                 return cls(path)
         if os.path.exists(run) and not os.path.isfile(os.path.join(run, "study.json")):
             raise UserError(f"{run!r} is no run: a run is a folder with a config.toml and a journal.jsonl, or its name")
@@ -98,13 +100,17 @@ class RunFolder:
                 made = min(study.glob("**/config.toml"), default=None)
                 such = f", such as {shlex.quote(str(made.parent))}" if made else ", of which there are none yet"
                 raise UserError(f"{run!r} is a study and no run; name one of its runs{such}")
-        known = sorted(p.parent.name for p in Path(runs).glob("*/config.toml"))
+        known = _names(runs)
         hint = did_you_mean(run, known) or "; there are none yet, start one with: coevo run"
         raise UserError(f"no run named {run!r} in {runs!r}{hint}")
 
     def config(self) -> dict[str, Json]:
-        """The resolved configuration."""
-        return read_file(self.path / "config.toml")
+        """The resolved configuration.
+
+        Raises:
+            CheckFailedError: it is damaged.
+        """
+        return config_of(self.path / "config.toml")
 
     def info(self) -> dict[str, Json]:
         """`run.json`; empty before the engine was ready.
@@ -112,14 +118,7 @@ class RunFolder:
         Raises:
             CheckFailedError: it is damaged.
         """
-        path = self.path / "run.json"
-        try:
-            info: Json = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        except (OSError, ValueError, RecursionError):
-            info = None
-        if not isinstance(info, dict):
-            raise CheckFailedError(f"{str(path)!r} holds no JSON object; the run's folder is damaged")
-        return cast(dict[str, Any], info)
+        return info_of(self.path / "run.json")
 
     def write_info(self, info: Mapping[str, Json]) -> None:
         """Write `run.json`."""
@@ -164,7 +163,7 @@ class RunFolder:
 
     def has_rollouts(self) -> bool:
         """Whether anything was answered: an empty file holds a place only."""
-        return any(path.stat().st_size > 0 for path in (self.path / "rollouts").iterdir())
+        return any(path.stat().st_size > 0 for path in (self.path / "rollouts").glob("*"))
 
     def chunk_file(self, generation: int, batch: int, probe: bool = False) -> Path:
         """Where the rollouts of a batch, or of the probe before it, are."""
@@ -178,6 +177,27 @@ class RunFolder:
         """
         committed = {place_of(line["generation"], line["batch"], line["kind"] == "probe") for line in history.told}
         return unbooked(self.path / ASKED, self.path / "rollouts", committed)
+
+
+def _is_run(path: Path) -> bool:
+    try:
+        return stat.S_ISREG((path / "config.toml").stat().st_mode)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
+            return False
+        raise UserError(f"run {str(path)!r} cannot be read: {error.strerror}") from None
+
+
+def _names(runs: str) -> list[str]:
+    """The names of the runs in a folder, none where there is no such folder."""
+    try:
+        return sorted(name for name in os.listdir(runs) if os.path.isfile(os.path.join(runs, name, "config.toml")))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise UserError(
+            f"--runs got {runs!r}, which cannot be read: {error.strerror}; expected the folder of the runs"
+        ) from None
 
 
 def clear_stillborn(path: Path) -> None:

@@ -37,17 +37,26 @@ def _split(data: bytes) -> tuple[list[bytes], int]:
     return contents, offset
 
 
-def _parse(content: bytes) -> tuple[Rollout, ...]:
-    return tuple(rollout_from_json(json.loads(line)) for line in content.splitlines())
+def _parse(content: bytes, path: Path) -> tuple[Rollout, ...]:
+    try:
+        return tuple(rollout_from_json(json.loads(line)) for line in content.splitlines())
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise CheckFailedError(f"{str(path)!r} holds what is no rollout ({said}); it is damaged") from None
 
 
 def read_chunks(path: Path) -> list[tuple[Rollout, ...]]:
     """All whole chunks of a file, in order; an absent file has none. A torn last frame is left out.
 
     Raises:
-        CheckFailedError: it is no file that can be read.
+        CheckFailedError: it is no file that can be read, or holds something else.
     """
-    return [_parse(content) for content in _split(read_own(path))[0]]
+    return [_parse(content, path) for content in _split(read_own(path))[0]]
+
+
+def count_rollouts(path: Path) -> int:
+    """How many rollouts the whole chunks of a file hold; raises as `read_chunks`."""
+    return sum(content.count(b"\n") for content in _split(read_own(path))[0])
 
 
 class ChunkFile:
@@ -64,7 +73,7 @@ class ChunkFile:
         self.path = path
         data = read_own(path)
         contents, end = _split(data)
-        self.chunks = [_parse(content) for content in contents]
+        self.chunks = [_parse(content, path) for content in contents]
         self._file = path.open("ab")
         if end < len(data):
             self._file.truncate(end)

@@ -80,6 +80,14 @@ def label(line: Mapping[str, Json]) -> str:
     return f"batch {line.get('batch')} of generation {line.get('generation')}{operator}"
 
 
+def _what(line: Mapping[str, Json]) -> str:
+    """How any line is named to the reader."""
+    kind = line.get("kind")
+    if kind in ("batch", "probe") and "batch" in line and "generation" in line:
+        return label(line)
+    return f"the {kind!r} line" if isinstance(kind, str) else "a line"
+
+
 @dataclass(slots=True)
 class History:
     """What the journal says a run has done: where a resumed run goes on."""
@@ -167,11 +175,13 @@ class Journal:
             line = _parse(text)
             if line is None:
                 raise CheckFailedError(f"{where} is no JSON; the journal is damaged")
-            what = label(line) if line.get("kind") in ("batch", "probe") else f"the {line.get('kind')!r} line"
+            what = _what(line)
             if line.get("check") != check_of(line):
                 raise CheckFailedError(f"{what} ({where}) differs from its checksum; the journal was changed")
             if line.get("previous") != previous:
                 raise CheckFailedError(f"{what} ({where}) does not follow the line before it; lines are missing")
+            if not isinstance(line.get("kind"), str):
+                raise CheckFailedError(f"{what} ({where}) says nothing of its kind; the journal was changed")
             previous = previous if line["kind"] == "stop" else line["check"]
             yield line
 
@@ -191,7 +201,13 @@ class Journal:
         history = History()
         try:
             for line in self.lines():
-                _fold(history, line)
+                try:
+                    _fold(history, line)
+                except (KeyError, TypeError, ValueError, AttributeError) as error:
+                    said = f"{type(error).__name__}: {error}"
+                    raise CheckFailedError(
+                        f"{_what(line)} of {str(self.path)!r} is none of a run's ({said}); the journal was changed"
+                    ) from None
         except CheckFailedError as error:
             return history, error
         return history, None

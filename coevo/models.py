@@ -130,6 +130,8 @@ def resolve(model: str, *, fetch: bool = False) -> Path | str:
                 raise UserError(f"model {model!r} is not in the cache yet; fetch it with: coevo model pull {model}")
             return pull(model)
         return folder
+    if not model.strip():
+        raise UserError(f"model got {model!r}; expected a folder, owner/name on a hub, or one of: {', '.join(ALIASES)}")
     path = expanded(model)
     try:
         if path.is_dir():

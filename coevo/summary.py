@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping
-from typing import cast
 
 from coevo.folder import RunFolder
 from coevo.journal import History
 from coevo.learning import Judge
 from coevo.records import Json
+from coevo.resolved import best_of
 from coevo.statuses import valid_share
 from coevo.verdict import learning
 
@@ -136,9 +135,4 @@ def _best(folder: RunFolder, history: History, measured: Mapping[str, Json]) -> 
 
 def _splits(folder: RunFolder) -> dict[str, Json]:
     """What the best is worth on splits that the search did not see; empty before the run's end."""
-    try:
-        data: Json = json.loads((folder.path / "best" / "best.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    splits = cast(dict[str, Json], data).get("splits") if isinstance(data, dict) else None
-    return cast(dict[str, Json], splits) if isinstance(splits, dict) else {}
+    return best_of(folder.path / "best" / "best.json").get("splits", {})

@@ -30,6 +30,7 @@ from coevo.cli import (
 )
 from coevo.cli.errors import ClickError, one_line, usage_message
 from coevo.cli.output import reserved
+from coevo.cli.streams import secure, silence
 from coevo.discovery import Plugins
 from coevo.errors import CoevoError, PluginError, UserError
 from coevo.faults import told
@@ -76,13 +77,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: without the program's name; None takes those of the process.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None:
+        secure()
     _forgive(sys.stdout, "replace")
     _forgive(sys.stderr, "backslashreplace")
     if arguments is not None:
         with printing_safely():
-            return _code_of(given)
+            return _written(_code_of(given))
     print_safely()  # to the end of the process: a traceback is shown after this
-    code = _code_of(given)
+    code = _written(_code_of(given))
     if code == INTERRUPTED:
         leave_soon()  # a thread that never ends would keep the process
     return code
@@ -106,8 +109,23 @@ def _code_of(given: list[str]) -> int:
         _say("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
-        _silence_stdout()
+        silence(sys.stdout)
         return BROKEN_PIPE
+
+
+def _written(code: int) -> int:
+    """The exit code once all output is where it belongs; what cannot be written fails a command that was done."""
+    try:
+        sys.stdout.flush()
+    except CoevoError as error:
+        silence(sys.stdout)
+        if code == 0:
+            _say(str(error))
+            return error.exit_code
+    except BrokenPipeError:
+        silence(sys.stdout)
+        return BROKEN_PIPE
+    return code
 
 
 def _invoke(arguments: list[str]) -> int:
@@ -127,10 +145,9 @@ def _invoke(arguments: list[str]) -> int:
     try:
         with reserved() if alone else nullcontext():
             code = command.main(args=arguments, prog_name="coevo", standalone_mode=False)
-        sys.stdout.flush()
     except SystemExit as leaving:
         # The parser leaves by itself only where the reader of our output is gone.
-        _silence_stdout()
+        silence(sys.stdout)
         return BROKEN_PIPE if leaving.code == 1 else int(leaving.code or 0)
     if code == INTERRUPTED:
         _say("interrupted")
@@ -192,12 +209,3 @@ def _forgive(stream: TextIO, errors: str) -> None:
     """Let no character that a terminal cannot show end a run."""
     if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
         stream.reconfigure(errors=errors)
-
-
-def _silence_stdout() -> None:
-    # The interpreter flushes stdout once more at its end, which would complain again.
-    try:
-        descriptor = sys.stdout.fileno()
-    except OSError:
-        return
-    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import TypeGuard
 
 from coevo.objectives import written
 
@@ -10,20 +12,24 @@ ABSENT = "-"
 
 
 def number(value: float | None, digits: int = 5) -> str:
-    """Up to `digits` significant digits, `-` for None."""
-    if value is None:
+    """Up to `digits` significant digits, `-` for None and what is not finite."""
+    if not _is_known(value):
         return ABSENT
     return f"{value:.{max(digits, len(str(abs(int(value)))))}g}" if abs(value) < 1e15 else f"{value:.{digits}g}"
 
 
 def objective(value: float | None) -> str:
-    """An objective as `coevo.objectives.written` has it, `-` for None."""
-    return ABSENT if value is None else written(value)
+    """An objective as `coevo.objectives.written` has it, `-` as for `number`."""
+    return written(value) if _is_known(value) else ABSENT
 
 
 def percent(share: float | None, decimals: int = 0) -> str:
-    """A share as per cent, `-` for None."""
-    return ABSENT if share is None else f"{100.0 * share:.{decimals}f} %"
+    """A share as per cent, `-` as for `number`."""
+    return f"{100.0 * share:.{decimals}f} %" if _is_known(share) else ABSENT
+
+
+def _is_known(value: float | None) -> TypeGuard[float]:
+    return value is not None and math.isfinite(value)
 
 
 def count(value: int, noun: str, plural: str = "") -> str:

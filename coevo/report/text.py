@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import cast
 
 from coevo.folder import RunFolder
 from coevo.records import Json
 from coevo.report.numbers import ABSENT, count, duration, number, objective, percent, table
+from coevo.resolved import best_of
 from coevo.statuses import OUTRACED, valid_share
 from coevo.text import printable
 
@@ -143,14 +142,7 @@ def _on_split(split: str, verdict: Mapping[str, Json]) -> str:
 
 
 def _answer(folder: RunFolder) -> str:
-    path = folder.path / "best" / "best.json"
-    try:
-        data: Json = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return ""
-    if not isinstance(data, dict):
-        return ""
-    answer = printable(str(cast(Mapping[str, Json], data).get("answer", ""))).strip("\n")
+    answer = printable(str(best_of(folder.path / "best" / "best.json").get("answer", ""))).strip("\n")
     return answer if answer.count("\n") < CODE_LINES else ""
 
 

@@ -16,12 +16,14 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
+from coevo.errors import UserError
 from coevo.sandbox import wire
 from coevo.sandbox.examining import examine, look_at_split
 from coevo.sandbox.limits import Limits
 from coevo.sandbox.pristine import Pristine
 from coevo.sandbox.problem import Problem
 from coevo.sandbox.trust import AuthorLeft, author_code
+from coevo.sandbox.work import work_of
 
 Mark: TypeAlias = Callable[[int], None]
 
@@ -62,8 +64,12 @@ class Answers:
                     return {"bounds": self._bounds(mark)}
                 case "split":
                     return look_at_split(self._problem, self._file, asked["split"], self._limits)
+                case "work":
+                    return work_of(self._problem, self._file, asked["split"], asked["options"], self._limits)
                 case _:
                     return examine(self._problem, self._instances, marshal.loads(payload), mark, self._limits)
+        except UserError as error:
+            return {"refused": str(error)}
         except AuthorLeft as error:
             return {"left": str(error)}
 

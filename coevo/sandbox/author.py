@@ -294,6 +294,17 @@ class Session:
         """What `coevo.sandbox.examining.look_at_split` finds; raises as `values`."""
         return self._ask(f"`instances({name!r})`", {"ask": "split", "split": name})
 
+    def work(self, split: str, options: Mapping[str, object]) -> dict[str, Any]:
+        """What `coevo.sandbox.work.work_of` finds.
+
+        Raises:
+            UserError: as it does; besides as `values`.
+        """
+        found = self._ask(f"`work` and `instances({split!r})`", {"ask": "work", "split": split, "options": options})
+        if "refused" in found:
+            raise UserError(found["refused"])
+        return found
+
     def examine(self, solutions: Sequence[object]) -> dict[str, list[str]]:
         """What `coevo.sandbox.examining.examine` finds; raises as `values`."""
         return self._ask("`objective`", {"ask": "examine"}, marshal.dumps(list(solutions)))["found"]

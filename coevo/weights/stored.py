@@ -59,6 +59,8 @@ def open_file(path: Path) -> tuple[dict[str, StoredTensor], dict[str, str]]:
         UserError: If the file is not whole and well-formed.
     """
     try:
+        if not path.is_file():
+            raise ValueError("it is no file")  # opening a pipe may never end
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
             size = path.stat().st_size

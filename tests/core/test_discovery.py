@@ -95,6 +95,23 @@ def test_did_you_mean_names_the_closest_or_all():
     assert did_you_mean("zzz", []) == ""
 
 
+@pytest.mark.parametrize(
+    ("word", "known"),
+    [
+        ("esx", "es"), ("rnu", "run"), ("tsk", "task"), ("eohh", "eoh"), ("float8", "float32"),
+        ("temprature", "temperature"), ("transform", "transformers"), ("smollm2", "smollm2-135m"),
+        ("construct", "tsp_construct"),
+    ],
+)  # fmt: skip
+def test_a_slip_of_the_hand_is_mended(word: str, known: str):
+    assert did_you_mean(word, [known, "quite-another"]) == f"; did you mean {known!r}?"
+
+
+@pytest.mark.parametrize(("word", "known"), [("nope", "openai"), ("nope", "k-none"), ("ab", "ba-ab"), ("x", "es")])
+def test_a_word_that_shares_some_letters_by_chance_is_no_slip(word: str, known: str):
+    assert did_you_mean(word, [known]) == f"; expected one of: {known}"
+
+
 def manager(*modules):
     found = pluggy.PluginManager(hookspecs.PROJECT)
     found.add_hookspecs(hookspecs)

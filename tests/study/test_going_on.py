@@ -156,7 +156,9 @@ def test_a_damaged_configuration_names_the_run(coevo, small):
     Path("runs/small/none+fixed-s1/config.toml").write_text("nothing = 3")
     code, out, said = coevo("study", small, "--quiet")
     assert code == 1
-    assert said.startswith("coevo: run 'none+fixed-s1' failed: unknown configuration key")
+    assert said.startswith(
+        "coevo: run 'none+fixed-s1' failed: 'runs/small/none+fixed-s1/config.toml': unknown configuration key"
+    )
     assert "3 of 4 runs finished" in out
 
 
