@@ -191,6 +191,10 @@ def _take(attempt: Attempt, outcome: Any) -> None:
         return
     match outcome:
         case (EpisodeResult() as result, Trajectory() as trajectory):
+            if (count := len(trajectory.steps)) > attempt.calls:
+                error = ValueError(f"run() gave {count:,} steps; its task's brief says max_calls = {attempt.calls}")
+                attempt.fail("judge_error", error)
+                return
             attempt.result = result
             if len(trajectory.steps) >= len(attempt.steps):
                 attempt.steps = list(trajectory.steps)

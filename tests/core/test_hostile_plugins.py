@@ -17,7 +17,7 @@ import coevo.buffer
 from coevo.driving import EngineFailedError
 from coevo.errors import PluginError, RunError, UserError
 from coevo.folder import RunFolder
-from coevo.records import Batch, Context, EpisodeResult
+from coevo.records import Batch, Context, EpisodeResult, Step, Trajectory
 
 
 @pytest.fixture(autouse=True)
@@ -170,6 +170,25 @@ def test_an_agent_of_an_engine_that_gives_too_many_tokens_cannot_hide_it():
     both = [Stranger(task(run=run)), Stranger(policy(too_many))]
     with pytest.raises(RunError, match=r"failed with 'engine_error': EngineFailedError: it gave 1,000 tokens"):
         coevo.run({**config(), "task": "mine", "engine": "mine", "generations": 1}, plugins(*both))
+
+
+@pytest.mark.parametrize(
+    ("steps", "error", "said"),
+    [
+        (
+            (Step((), (), (), "stop", "x"),) * 99,
+            RunError,
+            r"gave 99 steps; its task's brief says max_calls = 1",
+        ),
+        (("x",), PluginError, r"run\(\) gave a trajectory whose steps are with 'x' at \[0\]; expected a coevo"),
+    ],
+)
+def test_an_agent_cannot_write_more_calls_into_the_ledger_than_it_may_make(steps, error, said):
+    async def run(self, example, context, policy):
+        return EpisodeResult("ok", 1.0), Trajectory(steps)
+
+    with pytest.raises(error, match=said):
+        start(task(run=run))
 
 
 @pytest.mark.parametrize(
