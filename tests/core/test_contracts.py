@@ -61,7 +61,7 @@ def brief(**fields):
 
 
 BATCH = Batch((Context({"prompt": "say number"}),))
-HERE = r"\(test_contracts\.py:\d+, in [\w<>]+\)"
+HERE = r"\((test_contracts|stranger_kit)\.py:\d+, in [\w<>]+\)"
 
 MISTAKES = {
     "result is a number": (
