@@ -28,7 +28,7 @@ from coevo.assembly import (
 )
 from coevo.config import RunConfig, build, plugin_files
 from coevo.discovery import Plugins, Registries
-from coevo.errors import PluginError, RunError, RunInterrupted, UserError
+from coevo.errors import CoevoError, PluginError, RunError, RunInterrupted, UserError
 from coevo.evolve import Loop
 from coevo.folder import RunFolder, RunStore, check_free
 from coevo.inputs import changes, not_loaded, taken
@@ -181,9 +181,15 @@ def parts(config: RunConfig, registries: Registries) -> Generator[tuple[Task, En
 
 
 def _closing(stack: ExitStack, part: object) -> None:
-    close = getattr(part, "close", None)
-    if close is not None:
-        stack.callback(close)
+    """Close a part in the end; by then the run is on disk, so what fails there changes nothing about it."""
+
+    def end() -> None:
+        try:
+            getattr(part, "close", lambda: None)()
+        except CoevoError as error:
+            print(f"coevo: note: {error}; what was done before is kept", file=sys.stderr)
+
+    stack.callback(end)
 
 
 def _drive(
@@ -273,6 +279,8 @@ def _run_loop(
     observe("run_started", info=info)
     try:
         reason = asyncio.run(loop.run(history.generation, history.batch))
+        if loop.planner.untrained:
+            print(f"coevo: note: {loop.planner.untrained}", file=sys.stderr)
         if judge_best:
             _judge_best(loop, store)
         store.stop(reason, generation=loop.services.generation, batch=loop.services.batch)

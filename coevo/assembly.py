@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from coevo.config import RunConfig, problem_name
+from coevo.dealing import MOST_ANSWERS
 from coevo.discovery import LOCAL_PLUGIN, Registries, load
 from coevo.errors import UserError
 from coevo.interfaces import Brief, ContextUpdater, Engine, ParameterUpdater, Task
@@ -18,9 +19,6 @@ from coevo.planning import Planner
 from coevo.records import Json, Sampling
 from coevo.registry import Option
 from coevo.services import RunServices
-
-MOST_ANSWERS = 1_000_000
-"""Rollouts of one batch: a plan of more would not fit into memory."""
 
 
 def table_names(registries: Registries) -> list[str]:

@@ -8,6 +8,7 @@ import inspect
 import os
 import sys
 import zlib
+from asyncio import CancelledError
 from collections.abc import Callable, Iterable
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
@@ -123,7 +124,7 @@ def notify(
     for impl in _implementations(manager, hook):
         try:
             impl.function(**{name: arguments[name] for name in impl.argnames})
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's observer must not end a run
+        except (Exception, SystemExit, CancelledError) as error:  # noqa: BLE001 - a stranger's observer must not end a run
             on_error(impl.plugin_name, error)
 
 
@@ -203,6 +204,7 @@ def _load_entry_point(plugins: Plugins, name: str, point: EntryPoint, distributi
 
 def _register(plugins: Plugins, name: str, module: object, source: str) -> None:
     manager = plugins.manager
+    check_signatures(module, f"plugin {name!r} ({source})")
     try:
         manager.register(module, name)
     except (pluggy.PluginValidationError, ValueError) as error:
@@ -211,6 +213,26 @@ def _register(plugins: Plugins, name: str, module: object, source: str) -> None:
         raise PluginError(f"plugin {name!r} ({source}): {_one_line(error)}") from error
     check_hooks(manager, module, f"plugin {name!r} ({source})")
     plugins.found.append(Plugin(name, source, notes=tuple(unmarked(module))))
+
+
+def check_signatures(plugin: object, who: str) -> None:
+    """Refuse a plugin, before it is registered, with a hook that could not be called.
+
+    Raises:
+        PluginError: which, and how it is written.
+    """
+    for name in _hooks():
+        hook = getattr(plugin, name, None)
+        if not inspect.isroutine(hook) or not hasattr(hook, f"{hookspecs.PROJECT}_impl"):
+            continue
+        known = list(inspect.signature(getattr(hookspecs, name)).parameters)
+        right = f"write it as: def {name}({', '.join([*['self'] * inspect.ismethod(hook), *known])})"
+        if inspect.iscoroutinefunction(hook):
+            raise PluginError(f"{who}: hook {name}() is an async function; {right}")
+        for parameter in inspect.signature(hook).parameters.values():
+            filled = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+            if parameter.name not in known and parameter.default is parameter.empty and not filled:
+                raise PluginError(f"{who}: hook {name}() has no argument {parameter.name!r}; {right}")
 
 
 def check_hooks(manager: pluggy.PluginManager, plugin: object, who: str) -> None:

@@ -12,6 +12,7 @@ import os
 import shlex
 import shutil
 import stat
+import sys
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -260,13 +261,28 @@ class RunStore:
         self.folder = folder
         self.task = task
         self.unbooked = unbooked or Unbooked()
+        self._unread: set[str] = set()
 
     def open_chunks(self, generation: int, batch: int, asked: Batch) -> AskedChunks:
         """Write the batch's contexts, then open its chunks."""
+        self._note_unread(asked)
         lines = [dumps({"id": c.id, **to_json(c)}) for c in asked.contexts]
         name = f"g{generation:04d}-b{batch:02d}.jsonl"
         write_atomic(self.folder.path / "contexts" / name, "\n".join(lines) + "\n")
         return self._open(place_of(generation, batch))
+
+    def _note_unread(self, asked: Batch) -> None:
+        """Say, once, which components of contexts the task does not read, if it tells which it does."""
+        read = list(self.task.brief().components)
+        given = dict.fromkeys(name for context in asked.contexts for name in context.components)
+        for name in given if read else ():
+            if name not in read and name not in self._unread:
+                self._unread.add(name)
+                print(
+                    f"coevo: note: the context has a component {name!r}, which is not among the brief's components of "
+                    f"the task, so that the model may never see it{did_you_mean(name, read)}",
+                    file=sys.stderr,
+                )
 
     def open_probe(self, generation: int, batch: int) -> AskedChunks:
         """The chunks of the probe before that batch; its context is the task's own."""

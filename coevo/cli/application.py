@@ -29,12 +29,12 @@ from coevo.cli import (
     tune,
 )
 from coevo.cli.errors import ClickError, one_line, usage_message
-from coevo.cli.output import reserved
 from coevo.cli.streams import secure, silence
 from coevo.discovery import Plugins
 from coevo.errors import CoevoError, PluginError, UserError
 from coevo.faults import told
-from coevo.interrupts import INTERRUPTED, leave_soon
+from coevo.interrupts import INTERRUPTED, leave_at_once, leave_soon
+from coevo.streams import reserved
 from coevo.text import print_safely, printing_safely
 
 COMMANDS = (
@@ -83,20 +83,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _forgive(sys.stderr, "backslashreplace")
     if arguments is not None:
         with printing_safely():
-            return _written(_code_of(given))
+            return _written(_code_of(given, alone=False))
     print_safely()  # to the end of the process: a traceback is shown after this
-    code = _written(_code_of(given))
-    if code == INTERRUPTED:
-        leave_soon()  # a thread that never ends would keep the process
-    return code
+    return _written(_code_of(given, alone=True))
 
 
-def _code_of(given: list[str]) -> int:
+def _code_of(given: list[str], alone: bool) -> int:
     try:
         return _invoke(given)
     except CoevoError as error:
         if os.environ.get(TRACEBACK):
             traceback.print_exception(error)
+        _end(error.exit_code, alone)
         _say(str(error))
         return error.exit_code
     except ClickError as error:
@@ -106,6 +104,7 @@ def _code_of(given: list[str]) -> int:
         _say(usage_message(error))
         return 2
     except (KeyboardInterrupt, typer.Abort):
+        _end(INTERRUPTED, alone)
         _say("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
@@ -128,6 +127,13 @@ def _written(code: int) -> int:
     return code
 
 
+def _end(code: int, alone: bool) -> None:
+    """An interrupted process ends, though a thread that never does would keep it; a second signal ends it at once."""
+    if code == INTERRUPTED and alone:
+        leave_soon()
+        leave_at_once()
+
+
 def _invoke(arguments: list[str]) -> int:
     for argument in arguments:
         if any("\ud800" <= letter <= "\udfff" for letter in argument):
@@ -140,8 +146,8 @@ def _invoke(arguments: list[str]) -> int:
     command = typer.main.get_command(app)
     if not arguments:
         arguments = ["--help"]
-    # The JSON of a plugin's own command goes the plugin's way.
-    alone = "--json" in arguments and "--help" not in arguments and _is_own(app, arguments[0])
+    # What a plugin's own command prints goes the plugin's way, and help the parser's.
+    alone = "--help" not in arguments and _is_own(app, arguments[0])
     try:
         with reserved() if alone else nullcontext():
             code = command.main(args=arguments, prog_name="coevo", standalone_mode=False)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from coevo import BatchReport, GenerationReport, Rollout, RunInfo, hookimpl
+from coevo.streams import standard_output
 from coevo.text import printable
 from coevo_progress.state import State, batch_line, start_line
 from coevo_progress.view import View
@@ -21,7 +22,7 @@ class Progress:
     """
 
     def __init__(self, *, plain: bool = False, console: Console | None = None) -> None:
-        self._console = console or Console(highlight=False)
+        self._console = console or Console(highlight=False, file=standard_output())
         self._live = self._console.is_terminal and not self._console.is_dumb_terminal and not plain
         self._state: State | None = None
         self._view: View | None = None
