@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from coevo.objectives import written
@@ -13,6 +14,8 @@ def number(value: float | None, digits: int = 5) -> str:
     """Up to `digits` significant digits, `-` for None."""
     if value is None:
         return ABSENT
+    if not math.isfinite(value):
+        return str(value)
     return f"{value:.{max(digits, len(str(abs(int(value)))))}g}" if abs(value) < 1e15 else f"{value:.{digits}g}"
 
 

@@ -16,6 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from coevo.errors import CoevoError, RunError, UserError
+from coevo.files import open_own
 from coevo.network import local_opener
 from coevo.records import Json, Sampling
 from coevo.registry import did_you_mean
@@ -77,7 +78,7 @@ def command(
         **(cpu.options(model, asked) if cpu.on_cpu() else asked),
     }
     flags = [part for option, value in given.items() for part in _flag(option, value)]
-    return [sys.executable, "-m", *_program(), str(model), *flags]
+    return [sys.executable, "-P", "-m", *_program(), str(model), *flags]
 
 
 def _program() -> list[str]:
@@ -134,8 +135,9 @@ def serve_child(
         UserError: it does not take one of the user's options.
         RunError: it ended by itself; the line says why, in vLLM's words.
     """
-    wrapped = [sys.executable, "-m", "coevo.serving.launch", str(os.getpid()), *arguments]
-    with log.open("wb") as output:
+    wrapped = [sys.executable, "-P", "-m", "coevo.serving.launch", str(os.getpid()), *arguments]
+    log.unlink(missing_ok=True)
+    with open_own(log, "xb") as output:
         child = subprocess.Popen(
             wrapped, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=variables,
             start_new_session=True,  # Ctrl-C is for coevo, which ends it in order
