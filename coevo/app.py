@@ -10,8 +10,9 @@ import sys
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from typing import cast
 
-from coevo import discovery, holdout
+from coevo import consent, discovery, holdout
 from coevo.affording import check_first_batch
 from coevo.assembly import (
     DATE,
@@ -26,6 +27,7 @@ from coevo.assembly import (
     validate,
     with_date,
 )
+from coevo.codec import dumps
 from coevo.config import RunConfig, build, plugin_files
 from coevo.discovery import Plugins, Registries
 from coevo.errors import CoevoError, PluginError, RunError, RunInterrupted, UserError
@@ -90,10 +92,40 @@ def _claim(config: RunConfig) -> tuple[RunConfig, RunFolder]:
         path = run_path(config)
         named = config.model_copy(update={"name": path.name, "runs": str(path.parent)})
         try:
-            return named, RunFolder.create(path, named.to_toml_data())
+            folder = RunFolder.create(path, named.to_toml_data())
         except UserError:
             if config.name is not None or run_path(config) == path:
                 raise
+        else:
+            # Whoever begins a run may go on with it.
+            consent.remember(path, dumps(_named_by(folder)).encode())
+            return named, folder
+
+
+def allowed(folder: RunFolder, command: str = "resume") -> None:
+    """Refuse a run that this user did not begin here, unless it is wanted: to go on with it runs what it names.
+
+    Raises:
+        UserError: it is not wanted, or there is nobody to ask.
+    """
+    named = _named_by(folder)
+    places = [*named["plugins"], *([str(named["folder"])] if named["folder"] else [])]
+    told = f" ({', '.join(map(repr, places))})" if places else ""
+    what = f"what config.toml of run {folder.name!r} names{told}"
+    consent.obtain(folder.path, dumps(named).encode(), what, f"coevo {command} {folder.address} {consent.FLAG}")
+
+
+def _named_by(folder: RunFolder) -> dict[str, Json]:
+    """What of a run's configuration may run code or reach other machines; its numbers are free to be edited."""
+    config = folder.config()
+    task, engine = (config.get(str(config.get(part)), {}) for part in ("task", "engine"))
+    return {
+        "plugins": plugin_files(config),
+        "task": config.get("task"),
+        "folder": cast(dict[str, Json], task).get("folder") if isinstance(task, dict) else None,
+        "engine": config.get("engine"),
+        "options": engine,
+    }
 
 
 def resume(
@@ -118,7 +150,9 @@ def resume(
     """
     folder = RunFolder.find(run_name, runs)
     data = folder.config()
-    plugins = plugins or discovery.load(_extra_files(data))
+    if plugins is None:
+        allowed(folder)
+        plugins = discovery.load(_extra_files(data))
     if lacking := not_loaded(folder.info().get("inputs", {}), plugins):
         raise UserError(f"run {folder.name!r} began with {lacking}")
     registries = plugins.registries()

@@ -10,7 +10,7 @@ from typing import cast
 
 from coevo.config import RunConfig, problem_name
 from coevo.dealing import MOST_ANSWERS
-from coevo.discovery import LOCAL_PLUGIN, Registries, load
+from coevo.discovery import Registries, load, wanted_local
 from coevo.errors import UserError
 from coevo.interfaces import Brief, ContextUpdater, Engine, ParameterUpdater, Task
 from coevo.models import ALIASES, resolve
@@ -136,8 +136,7 @@ def lasting_model(config: RunConfig, registries: Registries) -> str:
 
 def local_files(config: RunConfig) -> tuple[str, ...]:
     """The run's plugin files by their full paths, that of the working folder among them: for other processes."""
-    local = Path.cwd() / LOCAL_PLUGIN
-    files = [*([local] if local.is_file() else []), *map(Path, config.plugins)]
+    files = [*wanted_local(Path.cwd()), *map(Path, config.plugins)]
     return tuple(dict.fromkeys(str(file.resolve()) for file in files))
 
 
@@ -152,7 +151,7 @@ def check_engine(
     Raises:
         UserError: the first thing that is wrong.
     """
-    registries = load(plugins).registries()
+    registries = load(plugins, local="known").registries()
     registries.engines.validate(name, options)
     _check_model(registries, name, model)
     return {option.name: option for option in registries.engines.options(name)}
@@ -170,7 +169,7 @@ def make_engine(name: str, options: Mapping[str, Json], *, model: str, plugins: 
     Raises:
         UserError: unknown name or option, wrong value, or a model that it cannot load.
     """
-    return load(plugins).registries().engines.create(name, options, model=model, plugins=tuple(plugins))
+    return load(plugins, local="known").registries().engines.create(name, options, model=model, plugins=tuple(plugins))
 
 
 def run_path(config: RunConfig) -> Path:

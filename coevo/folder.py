@@ -18,19 +18,22 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, Any, cast
 
 from coevo.asked import SUFFIX, AskedChunks, unbooked
 from coevo.codec import dumps, to_json
-from coevo.config import to_toml
-from coevo.errors import UserError
-from coevo.files import write_atomic
+from coevo.config import check_own, to_toml
+from coevo.errors import CheckFailedError, UserError
+from coevo.files import LEFTOVERS, open_own, read_own, read_toml, write_atomic
+from coevo.forms import BEST, CONFIG, INFO, check, loads
 from coevo.interfaces import BestFiles, Ledger, Task
 from coevo.journal import History, Journal, update_to_json
 from coevo.records import Batch, BatchReport, Best, Buffer, Json, Rollout, Update
 from coevo.registry import did_you_mean
-from coevo.resolved import config_of, info_of
 from coevo.services import Unbooked, place_of
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 PARTS = ("rollouts", "contexts", "best")
 """Folders of a run, there before its configuration."""
@@ -90,9 +93,11 @@ class RunFolder:
 
         Raises:
             UserError: there is none, with a did-you-mean.
+            CheckFailedError: a link leads out of it.
         """
         for path in (Path(runs) / run, Path(run)):
             if _is_run(path):
+                check_unlinked(path)
                 return cls(path)
         if os.path.exists(run) and not os.path.isfile(os.path.join(run, "study.json")):
             raise UserError(f"{run!r} is no run: a run is a folder with a config.toml and a journal.jsonl, or its name")
@@ -109,9 +114,26 @@ class RunFolder:
         """The resolved configuration.
 
         Raises:
-            CheckFailedError: it is damaged.
+            CheckFailedError: it is damaged: no run wrote it so.
         """
-        return config_of(self.path / "config.toml")
+        path = self.path / "config.toml"
+        try:
+            data = read_toml(path)
+            check(data, CONFIG, repr(str(path)))
+            check_own(data)
+        except UserError as error:
+            said = str(error)
+            raise CheckFailedError(
+                f"{said if str(path) in said else f'{str(path)!r}: {said}'}; the run's folder is damaged"
+            ) from None
+        return data
+
+    def best(self) -> dict[str, Json]:
+        """`best/best.json`; empty before anything valid was found, and where it is damaged: the journal says it too."""
+        try:
+            return read_object(self.path / "best" / "best.json", BEST)
+        except CheckFailedError:
+            return {}
 
     def info(self) -> dict[str, Json]:
         """`run.json`; empty before the engine was ready.
@@ -119,7 +141,7 @@ class RunFolder:
         Raises:
             CheckFailedError: it is damaged.
         """
-        return info_of(self.path / "run.json")
+        return read_object(self.path / "run.json", INFO)
 
     def write_info(self, info: Mapping[str, Json]) -> None:
         """Write `run.json`."""
@@ -131,9 +153,11 @@ class RunFolder:
 
         Raises:
             UserError: another process has it.
+            CheckFailedError: a link leads out of it.
         """
+        check_unlinked(self.path)
         try:
-            file = (self.path / "lock").open("a+")
+            file = open_own(self.path / "lock", "a+b", 0)
         except OSError as error:
             raise UserError(f"cannot write in the run's folder {str(self.path)!r}: {error.strerror}") from None
         with file:
@@ -142,24 +166,22 @@ class RunFolder:
             except BlockingIOError:
                 file.seek(0)
                 raise UserError(
-                    f"run {self.name!r} is going in process {file.read().strip()}; "
+                    f"run {self.name!r} is going in process {file.read(20).decode(errors='replace').strip()}; "
                     f"watch it with: coevo show {self.address}"
                 ) from None
             file.truncate(0)
-            file.write(str(os.getpid()))
-            file.flush()
+            file.write(str(os.getpid()).encode())
             yield
 
     def is_locked(self) -> bool:
         """Whether a process holds the run now."""
-        path = self.path / "lock"
-        if not path.is_file():
-            return False
-        with path.open("r") as file:
-            try:
+        try:
+            with open_own(self.path / "lock", "rb") as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False  # no lock that a process of coevo could hold
         return False
 
     def has_rollouts(self) -> bool:
@@ -201,12 +223,46 @@ def _names(runs: str) -> list[str]:
         ) from None
 
 
+def read_object(path: Path, form: TypeAdapter[Any]) -> dict[str, Json]:
+    """A JSON object of a run's folder, empty where there is no such file.
+
+    Raises:
+        CheckFailedError: it is none, or does not look like `form`; names the key.
+    """
+    data = read_own(path)
+    if not data and not os.path.lexists(path):
+        return {}
+    try:
+        value = loads(data)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise CheckFailedError(f"{str(path)!r} holds no JSON object; the run's folder is damaged")
+    check(value, form, repr(str(path)))
+    return cast(dict[str, Json], value)
+
+
+def check_unlinked(path: Path) -> None:
+    """Refuse a run in which a name that coevo reads and writes is a link; the folder itself may be one.
+
+    Raises:
+        CheckFailedError: which.
+    """
+    for name in (*PARTS, "anchors", "config.toml", "run.json", "journal.jsonl", ASKED, "lock"):
+        if os.path.islink(path / name):
+            raise CheckFailedError(
+                f"{str(path / name)!r} is a symbolic link, which may lead anywhere; put what it names in its place to "
+                "use this run"
+            )
+
+
 def clear_stillborn(path: Path) -> None:
     """Remove a run's folder in which a kill left nothing, not even a configuration; never one that holds anything."""
     if not os.path.isdir(path) or os.path.islink(path) or os.path.lexists(path / "config.toml"):
         return
     with suppress(OSError):
-        (path / "config.toml.new").unlink(missing_ok=True)
+        for unfinished in path.glob(LEFTOVERS):
+            unfinished.unlink()
         for part in PARTS:
             with suppress(FileNotFoundError):
                 (path / part).rmdir()

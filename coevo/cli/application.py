@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 import typer
 
-from coevo import discovery
+from coevo import consent, discovery
 from coevo.cli import (
     bench,
     catalogue,
@@ -41,6 +41,9 @@ COMMANDS = (
     running, plan, tune, study, compare, reading, report, models, serving, catalogue, new, doctor, bench,
 )  # fmt: skip
 """Modules of commands, in the order of `coevo --help`."""
+
+READING = ("show", "report", "replay", "export", "compare")
+"""Commands that read runs, which may be a stranger's: for plain data no plugin of the working folder is loaded."""
 
 TRACEBACK = "COEVO_TRACEBACK"
 """Environment variable: if it is set, errors that are one line are shown with where they came from as well."""
@@ -142,10 +145,25 @@ def _invoke(arguments: list[str]) -> int:
         os.getcwd()
     except OSError as error:
         raise UserError(f"the working folder cannot be used: {error.strerror}; change to another") from None
-    app = build_app(discovery.load())
+    trust, arguments = _without_trust(arguments)
+    with consent.trusting(trust):
+        return _run(arguments or ["--help"])
+
+
+def _without_trust(arguments: list[str]) -> tuple[bool, list[str]]:
+    """Whether `--trust` is among the options, wherever it stands, and the others."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    kept = [argument for argument in arguments[:end] if argument != consent.FLAG]
+    return len(kept) < end, [*kept, *arguments[end:]]
+
+
+def _run(arguments: list[str]) -> int:
+    name = next((argument for argument in arguments if not argument.startswith("-")), "")
+    plugins = discovery.load(local="never" if name in READING else "known")
+    app = build_app(plugins)
     command = typer.main.get_command(app)
-    if not arguments:
-        arguments = ["--help"]
+    if plugins.withheld and name and name not in map(_name, [*app.registered_commands, *app.registered_groups]):
+        _say(f"note: {discovery.LOCAL_PLUGIN} may have this command: {discovery.WITHHELD}; load it with {consent.FLAG}")
     # What a plugin's own command prints goes the plugin's way, and help the parser's.
     alone = "--help" not in arguments and _is_own(app, arguments[0])
     try:
@@ -172,7 +190,12 @@ def _root(
     version: bool = typer.Option(
         False, "--version", help="Show the version and exit.", callback=_show_version, is_eager=True
     ),
-) -> None:
+    trust: bool = typer.Option(
+        False, consent.FLAG,
+        help="Run the code that is found in this folder, or that a stranger's run names, without asking. It may stand "
+        "anywhere.",
+    ),
+) -> None:  # fmt: skip
     """Nothing by itself."""
 
 

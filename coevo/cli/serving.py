@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from coevo import discovery
 from coevo.cli.output import emit
 from coevo.cli.reading import At, Run, Runs
+from coevo.cli.running import loaded
 from coevo.discovery import Plugins
 from coevo.errors import MissingExtraError, UserError
 from coevo.records import Json
@@ -75,6 +74,7 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         runs: Runs = "runs",
     ) -> None:  # fmt: skip
         """Serve what a run has learned as an OpenAI-compatible API, until Ctrl-C."""
+        from coevo.app import allowed
         from coevo.config import plugin_files
         from coevo.folder import RunFolder
         from coevo.serving.where import Where, key_of
@@ -82,8 +82,8 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         _check_host(host)
         where = Where(host, port, key_of(key_env, no_key, host), _names(allow_host or ()))
         folder = RunFolder.find(run, runs)
-        files = plugin_files(folder.config())
-        registries = (discovery.load(files) if files else plugins).registries()
+        allowed(folder, "serve")
+        registries = loaded(plugin_files(folder.config()), plugins).registries()
         serve_run(folder, registries, at, engine, where, assign or ())
 
 
@@ -265,12 +265,13 @@ def _kept(model: Path, template: str) -> Path:
     """A file with the chat template, beside the model and named by what is in it: a kill leaves nothing else behind."""
     from hashlib import sha256
 
+    from coevo.files import replacing
+
     encoded = template.encode()
     path = model.with_name(f"{model.name}-{sha256(encoded).hexdigest()[:16]}.jinja")
     if not path.is_file():
-        partial = path.with_name(f"{path.name}.{os.getpid()}")
-        partial.write_bytes(encoded)
-        partial.replace(path)
+        with replacing(path) as file:
+            file.write(encoded)
     return path
 
 

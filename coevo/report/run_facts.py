@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from coevo.files import MOST_BYTES, read_own, read_regular
+from coevo.files import read_own
 from coevo.folder import RunFolder
 from coevo.records import Json
 from coevo.report.html import Block, Code, Facts, Fold, Note, Table, Tiles
 from coevo.report.numbers import ABSENT, count, duration, number, objective, percent
-from coevo.resolved import best_of
 
 LONGEST_CODE = 100_000
 """Characters of an answer that are shown; the file has the rest."""
@@ -115,18 +114,16 @@ def setting(folder: RunFolder, info: Mapping[str, Json]) -> list[Block]:
     if tensors:
         weights = sum(math.prod(tensor["shape"]) for tensor in tensors)
         rows.append(("weights that take part", f"{weights:,} in {count(len(tensors), 'tensor')}"))
-    config = read_own(folder.path / "config.toml", MOST_BYTES).decode(errors="replace")
+    config = read_own(folder.path / "config.toml").decode(errors="replace")
     return [*([Facts(rows)] if rows else []), Fold("config.toml", [Code("config.toml", config)])]
 
 
 def _best_file(path: Path, folder: RunFolder) -> tuple[str, str]:
     """The name and text of the file with the best answer."""
-    try:
-        text = read_regular(path).decode(errors="replace")
-    except OSError as error:
-        return path.name, f"{str(path)!r} cannot be read: {error.strerror}"
-    if path.name == "best.json":
-        text = str(best_of(path).get("answer", ""))
+    if not path.exists():
+        return path.name, f"{str(path)!r} cannot be read: it is gone"
+    own = path.name == "best.json"
+    text = str(folder.best().get("answer", "")) if own else read_own(path).decode(errors="replace")
     shown = str(path.relative_to(folder.path)) if path.is_relative_to(folder.path) else path.name
     if len(text) > LONGEST_CODE:
         return f"{shown}, its first {LONGEST_CODE:,} characters", text[:LONGEST_CODE]

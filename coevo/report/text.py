@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
 
 from coevo.folder import RunFolder
+from coevo.objectives import mean
 from coevo.records import Json
 from coevo.report.numbers import ABSENT, count, duration, number, objective, percent, table
-from coevo.resolved import best_of
 from coevo.statuses import OUTRACED, valid_share
 from coevo.text import printable
 
@@ -142,7 +141,7 @@ def _on_split(split: str, verdict: Mapping[str, Json]) -> str:
 
 
 def _answer(folder: RunFolder) -> str:
-    answer = printable(str(best_of(folder.path / "best" / "best.json").get("answer", ""))).strip("\n")
+    answer = printable(str(folder.best().get("answer", ""))).strip("\n")
     return answer if answer.count("\n") < CODE_LINES else ""
 
 
@@ -183,7 +182,7 @@ def _batches(batches: Sequence[Mapping[str, Json]]) -> str:
             (
                 str(line["generation"]), str(line["batch"]), str(line["operator"]), str(line["members"]), str(total),
                 percent(valid_share(line["statuses"])), objective(best),
-                objective(fmean(objectives) if objectives else None), number(metrics.get("sigma")),
+                objective(mean(objectives) if objectives else None), number(metrics.get("sigma")),
                 percent(metrics.get("moved")), number(metrics.get("informative")),
                 number(metrics.get("variance_ratio"), 3), number(metrics.get("cosine"), 2),
                 number(metrics.get("cosine_run"), 2), number(tokens / seconds if seconds else None, 3),

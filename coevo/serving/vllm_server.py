@@ -16,6 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from coevo.errors import CoevoError, RunError, UserError
+from coevo.files import open_own
 from coevo.network import local_opener
 from coevo.places import interpreter
 from coevo.records import Json, Sampling
@@ -84,7 +85,7 @@ def command(
     # The last one counts, whatever shorter name for it vLLM would also take; of layers the last is the outermost.
     last: dict[str, Json] = {"host": host, "port": port, "middleware": vllm_gate.NAME}
     flags = [part for option, value in (*given.items(), *last.items()) for part in _flag(option, value)]
-    return [sys.executable, "-m", *_program(), str(model), *flags]
+    return [sys.executable, "-P", "-m", *_program(), str(model), *flags]
 
 
 def _program() -> list[str]:
@@ -140,8 +141,9 @@ def serve_child(
         UserError: it does not take one of the user's options.
         RunError: it ended by itself; the line says why, in vLLM's words.
     """
-    wrapped = [interpreter(), "-m", "coevo.serving.launch", str(os.getpid()), *arguments]
-    with log.open("wb") as output:
+    wrapped = [interpreter(), "-P", "-m", "coevo.serving.launch", str(os.getpid()), *arguments]
+    log.unlink(missing_ok=True)
+    with open_own(log, "xb") as output:
         child = subprocess.Popen(
             wrapped, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=variables,
             start_new_session=True,  # Ctrl-C is for coevo, which ends it in order

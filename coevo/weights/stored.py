@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coevo.errors import UserError
+from coevo.files import replacing
 from coevo.weights.dtypes import FROM_SAFETENSORS, TO_SAFETENSORS, DType, held_as
 from coevo.weights.parts import INDEX, SINGLE, check_tensors, read_json, shortened, text_part, weight_files
 
@@ -131,20 +132,13 @@ def write_file(
         at += sizes[name]
     encoded = json.dumps(header, separators=(",", ":")).encode()
     encoded += b" " * (-len(encoded) % 8)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("wb") as file:
-            file.write(len(encoded).to_bytes(8, "little") + encoded)
-            for name, size in sizes.items():
-                data = np.ascontiguousarray(contents(name)).reshape(-1).view(np.uint8)
-                if data.size != size:
-                    raise ValueError(f"{name!r} has {data.size} bytes, {size} were announced")
-                file.write(data.data)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with replacing(path) as file:
+        file.write(len(encoded).to_bytes(8, "little") + encoded)
+        for name, size in sizes.items():
+            data = np.ascontiguousarray(contents(name)).reshape(-1).view(np.uint8)
+            if data.size != size:
+                raise ValueError(f"{name!r} has {data.size} bytes, {size} were announced")
+            file.write(data.data)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)

@@ -275,7 +275,7 @@ def register_commands(app):
 )
 def test_what_a_plugin_prints_is_not_in_the_json_of_a_command(in_empty_folder, coevo, arguments):
     Path("coevo_plugin.py").write_text(TALKING, "utf-8")
-    code, out, said = coevo(*arguments)
+    code, out, said = coevo(*arguments, "--trust")
     assert code == 0
     json.loads(out)
     assert "on import" in said
@@ -284,7 +284,7 @@ def test_what_a_plugin_prints_is_not_in_the_json_of_a_command(in_empty_folder, c
 
 def test_the_json_of_a_plugins_own_command_is_on_standard_output(in_empty_folder, coevo):
     Path("coevo_plugin.py").write_text(TALKING, "utf-8")
-    code, out, _ = coevo("talk", "--json")
+    code, out, _ = coevo("talk", "--json", "--trust")
     assert (code, json.loads(out)) == (0, {"mine": True})
 
 

@@ -295,7 +295,7 @@ def test_a_run_that_somebody_else_goes_on_with_is_refused_before_another_starts(
 def test_a_folder_in_which_a_kill_left_nothing_is_no_obstacle(coevo, small):
     for part in ("rollouts", "contexts"):
         Path("runs/small/none+fixed-s3", part).mkdir(parents=True)
-    Path("runs/small/none+fixed-s3/config.toml.new").write_text("ta")
+    Path("runs/small/none+fixed-s3/.0123456789abcdef.new").write_text("ta")
     assert coevo("study", small, "--quiet")[0] == 0
     study, _ = read_study(Path(small))
     foreign = Path("elsewhere/small/none+fixed-s3/rollouts/mine")
