@@ -17,6 +17,7 @@ from pathlib import Path
 from coevo.errors import UserError
 from coevo.files import open_own
 from coevo.places import expanded, home
+from coevo.text import is_terminal
 
 FLAG = "--trust"
 VARIABLE = "COEVO_TRUST"
@@ -83,7 +84,7 @@ def obtain(path: Path, content: bytes, what: str, mend: str) -> None:
         return
     if trusted():
         print(f"coevo: note: {what} is run, and so it is from now on, as long as it does not change", file=sys.stderr)
-    elif not (sys.stdin.isatty() and sys.stderr.isatty()):
+    elif not (sys.stdin.isatty() and is_terminal(sys.stderr)):
         raise UserError(f"{what} has never been run by you, and may be a stranger's; if you trust it: {mend}")
     else:
         print(

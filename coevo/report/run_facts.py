@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from coevo.errors import CheckFailedError
 from coevo.files import read_own
 from coevo.folder import RunFolder
 from coevo.records import Json
@@ -122,8 +123,11 @@ def _best_file(path: Path, folder: RunFolder) -> tuple[str, str]:
     """The name and text of the file with the best answer."""
     if not path.exists():
         return path.name, f"{str(path)!r} cannot be read: it is gone"
-    own = path.name == "best.json"
-    text = str(folder.best().get("answer", "")) if own else read_own(path).decode(errors="replace")
+    try:
+        own = path.name == "best.json"
+        text = str(folder.best().get("answer", "")) if own else read_own(path).decode(errors="replace")
+    except CheckFailedError as error:
+        return path.name, str(error)
     shown = str(path.relative_to(folder.path)) if path.is_relative_to(folder.path) else path.name
     if len(text) > LONGEST_CODE:
         return f"{shown}, its first {LONGEST_CODE:,} characters", text[:LONGEST_CODE]

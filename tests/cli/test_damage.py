@@ -50,7 +50,7 @@ def test_a_configuration_that_no_run_wrote_is_one_line_of_every_command(coevo, a
 
 @pytest.mark.parametrize(
     ("key", "said"),
-    [('generations = "x"', "generations got 'x'"), ("param = 3", "param got 3"), ("seed = -1", "seed got -1")],
+    [('generations = "x"', "'generations' got 'x'"), ("param = 3", "'param' got 3"), ("seed = -1", "'seed' got -1")],
 )
 def test_a_value_of_another_type_in_the_configuration_is_named(coevo, a, key, said):
     file, name = a / "config.toml", key.partition(" ")[0]
@@ -93,7 +93,7 @@ def test_a_line_of_the_journal_without_a_kind_is_told_as_one(coevo, a):
     for line, said in (
         ({}, "a line (line"),
         ({"previous": last}, "says nothing of its kind"),
-        ({"kind": "batch", "previous": last}, "is none of a run's (KeyError: 'generation')"),
+        ({"kind": "batch", "previous": last}, "key 'generation': field required"),
     ):
         written = {**line, "check": check_of(line)} if line else {}
         journal.write_text(whole + json.dumps(written) + "\n")

@@ -167,7 +167,7 @@ def test_the_view_keeps_its_own_colours_and_movements_while_all_that_is_printed_
 
 
 def test_in_a_real_terminal_a_plugins_command_and_even_its_traceback_are_calm(wild, tmp_path):
-    environment = {**os.environ, "TERM": "xterm", "PYTHONPATH": str(Path(__file__).parents[1])}
+    environment = {**os.environ, "TERM": "xterm", "PYTHONPATH": str(Path(__file__).parents[1]), "COEVO_TRUST": "1"}
     Path("coevo_plugin.py").write_text(Path(wild[1]).read_text(encoding="utf-8"), encoding="utf-8")
     for arguments, word in ((["shout"], b""), (["shout", "--fail"], b"RuntimeError: ")):
         ours, theirs = pty.openpty()

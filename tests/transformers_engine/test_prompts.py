@@ -85,9 +85,11 @@ def test_a_request_cannot_say_what_is_made_of_the_template(tokenizer, name):
 
 
 def test_a_task_may_give_what_the_template_reads(tokenizer):
-    tokenizer.chat_template = "{{ tools[0].name }}:{{ documents[0].text }}"
+    tokenizer.chat_template = (
+        "{{ messages[0].content }}:{{ (tools or [{}])[0].name }}:{{ (documents or [{}])[0].text }}"
+    )
     options = {"tools": [{"name": "search"}], "documents": [{"title": "a", "text": "b"}]}
-    assert shown(tokenizer, dataclasses.replace(ask("Hi"), chat_options=options)) == "search:b"
+    assert shown(tokenizer, dataclasses.replace(ask("Hi"), chat_options=options)) == "Hi:search:b"
 
 
 def test_every_parameter_of_transformers_own_call_is_known():
@@ -99,8 +101,8 @@ def test_every_parameter_of_transformers_own_call_is_known():
 
 def test_a_prompt_without_measure_is_not_tokenised(tokenizer, monkeypatch):
     monkeypatch.setattr("coevo.prompts.LONGEST_PROMPT", 1000)
-    tokenizer.chat_template = "{% for i in range(times) %}x{% endfor %}"
-    prompts = Prompts(tokenizer, {"times": 1000})
+    tokenizer.chat_template = "{% for i in range(times) %}x{% endfor %}{{ messages[-1].content }}"
+    prompts = Prompts(tokenizer, {"times": 998})
     assert len(prompts(ask("Hi")).ids) == 1000
     with pytest.raises(UserError, match="the prompt has 1,001 characters; at most 1,000 are rendered"):
-        prompts(dataclasses.replace(ask("Hi"), chat_options={"times": 1001}))
+        prompts(dataclasses.replace(ask("Hi"), chat_options={"times": 999}))
