@@ -9,9 +9,10 @@ from typing import Any, NoReturn, cast
 
 from coevo.sandbox.limits import Limits
 
-_CLAIMS = frozenset(
-    ["ok", "syntax", "no_entry", "import", "exception", "out_of_memory", "invalid_solution", "non_finite"]
-)
+FAILURES = frozenset(["syntax", "no_entry", "import", "exception", "out_of_memory", "invalid_solution", "non_finite"])
+"""What a candidate may say of itself."""
+
+_CLAIMS = FAILURES | {"ok"}
 _MESSAGE_CHARACTERS = 500
 
 
