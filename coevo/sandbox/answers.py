@@ -20,9 +20,15 @@ _DEEPEST = 100
 _DIGITS = 4000
 _TEXT = 200
 _KINDS = "biufcmM"
+_FIXED = frozenset({int, float, str, bool, type(None), complex, np.bool_, np.int64, np.float64, np.int32, np.float32})
+"""Types of which nothing is copied, because nothing can change."""
 _NONE, _TRUE, _FALSE = b"N", b"T", b"F"
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
+
+
+class Unanswerable(Exception):
+    """It does not fit in an answer."""
 
 
 class Opaque:
@@ -39,7 +45,7 @@ def encode(value: object) -> bytes:
     """`value` as bytes.
 
     Raises:
-        ValueError: it is nested too deep.
+        Unanswerable: it is nested too deep.
         Exception: whatever a method of its class raises.
     """
     out = bytearray()
@@ -61,6 +67,16 @@ def decode(data: bytes) -> object:
     if reader.place != len(data):
         raise ValueError("bytes are left")
     return value
+
+
+def plainly(value: object) -> object:
+    """`value` as it would arrive, without the way."""
+    kind = type(value)
+    if kind in _FIXED:
+        return value
+    if kind is np.ndarray and (array := cast(Array, value)).dtype.kind in _KINDS:
+        return array.copy()
+    return decode(encode(value))
 
 
 def _put(out: bytearray, value: object, depth: int) -> None:
@@ -143,7 +159,7 @@ def _dtype(array: Array) -> bytes:
 def _put_items(letter: bytes) -> Callable[[bytearray, Any, int], None]:
     def put(out: bytearray, value: Any, depth: int) -> None:
         if depth > _DEEPEST:
-            raise ValueError(f"the answer is nested more than {_DEEPEST} deep")
+            raise Unanswerable(f"the answer is nested more than {_DEEPEST} deep")
         out += letter + _COUNT.pack(len(value))
         for item in value:
             _put(out, item, depth + 1)

@@ -12,12 +12,14 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from coevo.sandbox import limits, linux, namespaces
+from coevo.sandbox import filters, limits, linux, namespaces
 from coevo.sandbox.limits import Limits
 
 FIRST_FD = 3
 READY = b"\n"
-CONFINEMENT = ("network", "temporary_folder", "user", "no_namespaces")
+CONFINEMENT = ("network", "temporary_folder", "user", "no_namespaces", "keyring", "capabilities", "system_calls")
+"""In the order in which they are put in force."""
+NAMESPACES = frozenset(CONFINEMENT[:4]) - {"user"}
 _KEPT_VARIABLES = ("LANG", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
@@ -92,7 +94,8 @@ class Launcher:
         output: int,
         channels: Sequence[int],
         work: Callable[[], object],
-        features: Sequence[str] = CONFINEMENT,
+        *,
+        enclosed: bool = True,
     ) -> tuple[int, str | None]:
         """Fork a process that is confined and then calls `work`; its number, and the folder to remove afterwards.
 
@@ -102,13 +105,13 @@ class Launcher:
             output: descriptor for what it prints.
             channels: descriptors that it has at 3 and up, in this order.
             work: what it does.
-            features: of `CONFINEMENT`, to put in force as far as permitted; with all of them it gets a namespace of
-                processes too.
+            enclosed: puts all of `CONFINEMENT` in force, as far as it is permitted, in a namespace of processes of its
+                own; False only changes the user.
 
         Raises:
             OSError: the system has no room for another process.
         """
-        folder, enclosed = None, len(features) == len(CONFINEMENT)
+        folder, features = None, CONFINEMENT if enclosed else ("user",)
         if enclosed and not self._around.isolation["temporary_folder"]:
             folder = tempfile.mkdtemp(dir=self._around.folder)
             if self._around.isolation["user"]:
@@ -190,6 +193,12 @@ def confine(feature: str, around: Surroundings, bounds: Limits, slot: int) -> No
         linux.unshare(linux.CLONE_NEWUSER)
         for kind in ("user", "mnt", "pid", "net", "ipc"):
             around.write_proc(f"sys/user/max_{kind}_namespaces", b"0")
+    elif feature == "keyring":
+        filters.leave_keyring()
+    elif feature == "capabilities":
+        filters.drop_capabilities()
+    elif feature == "system_calls":
+        filters.filter_calls()
 
 
 def permitted(feature: str, around: Surroundings, bounds: Limits) -> bool:

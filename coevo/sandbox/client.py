@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from coevo.errors import RunError
+from coevo.sandbox import vetting
 from coevo.sandbox.claims import judge
 from coevo.sandbox.connection import Connection, Reply
 from coevo.sandbox.limits import Limits
@@ -151,13 +152,13 @@ class Sandbox:
         raise AssertionError("unreachable")
 
     def _judged(self, data: bytes, race: Race | None) -> Reply | None:
-        seconds = self.limits.wall + _PATIENCE_SECONDS
+        seconds, plain = self.limits.wall + _PATIENCE_SECONDS, vetting.plain(data) is not None
         for _ in range(2):
             if race is None:
-                reply = self._alive().judge(data, seconds)
+                reply = self._alive().judge(data, plain, seconds)
             else:
                 race.begin()
-                reply = self._alive().judge(data, seconds, race.stages, race.look)
+                reply = self._alive().judge(data, plain, seconds, race.stages, race.look)
             if reply is not None:
                 return reply
         return None

@@ -137,6 +137,7 @@ class Connection:
     def judge(
         self,
         source: bytes,
+        plain: bool,
         seconds: float,
         stages: Sequence[int] = (),
         look: Callable[[bytes], bool] | None = None,
@@ -145,6 +146,7 @@ class Connection:
 
         Args:
             source: of the candidate.
+            plain: whether it may run in the process of `solve`.
             seconds: to wait for its end.
             stages: after how many instances it sends ahead what it has.
             look: is given that, as lines, and returns True where the candidate shall be stopped.
@@ -156,7 +158,7 @@ class Connection:
             number = next(self._numbers)
             self._waiting[number] = replies
             try:
-                wire.send(self._channel, {"id": number, "stages": list(stages)} if stages else {"id": number}, source)
+                wire.send(self._channel, {"id": number, "stages": list(stages), "plain": plain}, source)
             except OSError:
                 return None
         end = time.monotonic() + seconds

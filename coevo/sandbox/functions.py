@@ -1,16 +1,24 @@
-"""The candidate's functions as `solve` sees them: each call goes to the candidate's process and waits there."""
+"""The candidate's functions as `solve` sees them.
+
+Each call goes to the candidate's process and waits there; of a source that is plain (`coevo.sandbox.vetting`) it is made
+here. Either way arguments and answers are copies, and what fails is told in the same words.
+"""
 
 from __future__ import annotations
 
+import ast
 import builtins
 import json
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
-from coevo.sandbox import claims
-from coevo.sandbox.answers import decode
-from coevo.sandbox.calls import Arguments, receive, send
-from coevo.sandbox.player import ANSWER, FAILURE
+from coevo.sandbox import claims, vetting
+from coevo.sandbox.answers import Unanswerable, decode, plainly
+from coevo.sandbox.calls import Arguments, Copies, receive, send
+from coevo.sandbox.player import ANSWER, FAILURE, FILE, message_of, names_of, status_of
+
+
+_PLACES = range(1 << 16)
 
 
 class HeuristicError(Exception):
@@ -21,12 +29,30 @@ class Unsendable(Exception):
     """The problem gives its function what does not go to another process."""
 
 
-class Module:
+class Module(Protocol):
     """A candidate that was loaded.
 
     Attributes:
+        names: of its functions, with None, and of its constants, with their values.
         failed: status and message of what its last call raised, and that exception; None before that.
     """
+
+    names: Mapping[str, object]
+    failed: tuple[str, str, BaseException] | None
+
+    def call(self, name: str, arguments: tuple[object, ...], named: Mapping[str, object]) -> Any:
+        """Call a function and wait for its answer.
+
+        Raises:
+            Gone: the candidate's process ended.
+            Unsendable: an argument is nothing that can be sent.
+            Exception: of the class that it raised, where Python has that class.
+        """
+        ...
+
+
+class Remote:
+    """A candidate in a process of its own."""
 
     def __init__(self, calls: int, answers: int, source: bytes, most: int) -> None:
         """Have the candidate load `source`.
@@ -42,31 +68,14 @@ class Module:
         """
         self._calls, self._answers, self._most = calls, answers, most
         self._arguments = Arguments()
-        self.failed: tuple[str, str, BaseException | None] | None = None
+        self.failed: tuple[str, str, BaseException] | None = None
         send(calls, source)
         found = self._answer()
-        self._names = cast("dict[object, object]", found) if isinstance(found, dict) else {}
-
-    def function(self, name: str) -> Function | None:
-        """The function of that name, None where there is none."""
-        return Function(self, name) if name in self._names and self._names[name] is None else None
-
-    def globals(self) -> dict[str, object]:
-        """Constants and functions by name."""
-        return {
-            name: Function(self, name) if value is None else value
-            for name, value in self._names.items()
-            if isinstance(name, str)
-        }
+        pairs = cast("dict[object, object]", found).items() if isinstance(found, dict) else ()
+        self.names: Mapping[str, object] = {name: value for name, value in pairs if isinstance(name, str)}
 
     def call(self, name: str, arguments: tuple[object, ...], named: Mapping[str, object]) -> Any:
-        """Call a function and wait for its answer.
-
-        Raises:
-            Gone: the candidate's process ended.
-            Unsendable: an argument is nothing that can be sent.
-            Exception: of the class that it raised, where Python has that class.
-        """
+        """As `Module.call`."""
         try:
             call = self._arguments.pack(name, arguments, named)
         except (TypeError, ValueError) as error:
@@ -74,7 +83,7 @@ class Module:
         send(self._calls, call)
         found = self._answer()
         if self.failed is not None:
-            raise cast(BaseException, self.failed[2])
+            raise self.failed[2]
         return found
 
     def _answer(self) -> object:
@@ -104,6 +113,55 @@ def _raised(kind: type[Exception], message: str) -> Exception:
         return HeuristicError(message)
 
 
+class Local:
+    """A candidate whose source is plain, in this process."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        """Run its module.
+
+        Args:
+            tree: of `coevo.sandbox.vetting.plain`.
+        """
+        self.names: Mapping[str, object] = {}
+        self.failed: tuple[str, str, BaseException] | None = None
+        self._globals = vetting.namespace()
+        self._copies = Copies()
+        try:
+            code = compile(tree, FILE, "exec", dont_inherit=True)
+        except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
+            self.failed = "syntax", message_of(error), error
+            return
+        try:
+            exec(code, self._globals)
+        except Exception as error:  # noqa: BLE001 - the candidate's
+            self.failed = status_of(error), message_of(error), error
+        self.names = dict(names_of(self._globals))
+
+    def call(self, name: str, arguments: tuple[object, ...], named: Mapping[str, object]) -> Any:
+        """As `Module.call`."""
+        self.failed = None
+        try:
+            given = map(self._copies.take, _PLACES, arguments)
+            if named:
+                named = {key: self._copies.take(key, value) for key, value in named.items()}
+            given = tuple(given)
+        except TypeError as error:
+            raise Unsendable(str(error)) from None
+        try:
+            return plainly(self._globals[name](*given, **named))
+        except Unanswerable as error:
+            self.failed = "invalid_solution", str(error), error
+            raise
+        except Exception as error:
+            self.failed = status_of(error), message_of(error), error
+            raise
+
+
+def function(module: Module, name: str) -> Function | None:
+    """A function of a candidate, None where it has none of that name."""
+    return Function(module, name) if name in module.names and module.names[name] is None else None
+
+
 class Function:
     """One function of the candidate, to be called like any.
 
@@ -121,4 +179,5 @@ class Function:
 
     @property
     def __globals__(self) -> dict[str, object]:
-        return self._module.globals()
+        names = self._module.names.items()
+        return {name: Function(self._module, name) if value is None else value for name, value in names}

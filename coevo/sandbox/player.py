@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from coevo.sandbox.answers import encode
+from coevo.sandbox.answers import Unanswerable, encode
 from coevo.sandbox.calls import Gone, Received, receive, send
 
 CALLS_FD, ANSWERS_FD = 3, 4
@@ -53,12 +53,14 @@ def _play(answer: Callable[..., None]) -> None:
         module = _load(source)
     except BaseException as error:  # noqa: BLE001 - a candidate may raise SystemExit and worse
         return answer(FAILURE, failure(error, isinstance(error, _Unreadable)))
-    answer(ANSWER, encode(dict(_names(module))))
+    answer(ANSWER, encode(dict(names_of(module))))
     received = Received()
     while True:
         name, arguments, named = received.unpack(receive(CALLS_FD, _ANY))
         try:
             said = ANSWER, encode(module[name](*arguments, **named))
+        except Unanswerable as error:
+            said = FAILURE, json.dumps(["invalid_solution", str(error), ""]).encode()
         except BaseException as error:  # noqa: BLE001 - as above
             said = FAILURE, failure(error)
         answer(*said)
@@ -86,7 +88,7 @@ def _load(source: bytes) -> dict[str, Any]:
     return module.__dict__
 
 
-def _names(module: dict[str, Any]) -> Iterator[tuple[str, object]]:
+def names_of(module: dict[str, Any]) -> Iterator[tuple[str, object]]:
     """What `solve` may ask of the module: its constants, and of a function that there is one, which is None."""
     for name, value in list(module.items()):
         if type(name) is str and not name.startswith("_"):

@@ -14,6 +14,44 @@ from coevo.sandbox.processes import Process, cpu_seconds_of, tree
 TAIL_BYTES = 4096
 
 
+class Pipes:
+    """Pipes by name; whatever is not kept is closed in the end.
+
+    Attributes:
+        ours: the ends to read.
+        theirs: the ends to write.
+    """
+
+    def __init__(self, *names: str) -> None:
+        """Open a pipe for each name.
+
+        Raises:
+            OSError: there is no room for more descriptors.
+        """
+        self.ours: dict[str, int] = {}
+        self.theirs: dict[str, int] = {}
+        try:
+            for name in names:
+                self.ours[name], self.theirs[name] = os.pipe()
+        except OSError:
+            self.__exit__()
+            raise
+
+    def keep(self, *names: str) -> list[int]:
+        """Ends to read that stay open; reading from them does not wait."""
+        kept = [self.ours.pop(name) for name in names]
+        for fd in kept:
+            os.set_blocking(fd, False)
+        return kept
+
+    def __enter__(self) -> Pipes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for fd in (*self.ours.values(), *self.theirs.values()):
+            os.close(fd)
+
+
 @dataclass(slots=True)
 class Running:
     """A candidate's own process and the one that runs `solve` with it.
@@ -21,7 +59,7 @@ class Running:
     Attributes:
         number: by which the run knows it.
         slot: its place, which no other has at the same time.
-        player: the candidate's process.
+        player: the candidate's process; None where its source is plain and runs in that of `solve`.
         solver: the process of `solve`.
         result_pipe: what the solver answers.
         output_pipe: what either prints.
@@ -36,7 +74,7 @@ class Running:
 
     number: int
     slot: int
-    player: int
+    player: int | None
     solver: int
     result_pipe: int
     output_pipe: int
@@ -75,7 +113,7 @@ class Running:
 
     def end_player(self) -> None:
         """End the candidate's process, which may have ended already."""
-        if self.played is None:
+        if self.played is None and self.player is not None:
             with contextlib.suppress(OSError):
                 os.kill(self.player, signal.SIGKILL)
 
@@ -88,7 +126,7 @@ class Running:
             limits: that hold.
         """
         memory, whole = 0, 0.0
-        for first in (self.player, self.solver):
+        for first in filter(None, (self.player, self.solver)):
             for pid in tree(first, table):
                 process = table.get(pid)
                 if process is not None:

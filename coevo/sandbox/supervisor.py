@@ -12,7 +12,7 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from coevo.sandbox import processes, wire, worker
@@ -20,7 +20,7 @@ from coevo.sandbox.candidate import READY, Launcher, Surroundings
 from coevo.sandbox.limits import MEGABYTE, Limits
 from coevo.sandbox.nursery import Nursery
 from coevo.sandbox.problem import Problem
-from coevo.sandbox.running import TAIL_BYTES, Running
+from coevo.sandbox.running import TAIL_BYTES, Pipes, Running
 
 TICK_SECONDS = 0.05
 _SWEEP_SECONDS = 5.0
@@ -101,7 +101,8 @@ class Supervisor:
                     candidate.kill("stopped")
             return True
         try:
-            candidate = self._start(number, source, cast("list[int]", header.get("stages", [])))
+            stages = cast("list[int]", header.get("stages", []))
+            candidate = self._start_plain(number, source, stages) if header["plain"] else self._start(number, source, stages)
         except OSError as error:
             self._reply({"id": number, "broken": f"no process for a candidate: {error}"})
             return True
@@ -111,35 +112,45 @@ class Supervisor:
             self._poll.register(pipe, select.POLLIN)
         return True
 
-    def _start(self, number: int, source: bytes, stages: list[int]) -> Running:
+    def _slot(self) -> int:
         used = {candidate.slot for candidate in self._running.values()}
-        slot = next(slot for slot in range(len(used) + 1) if slot not in used)
+        return next(slot for slot in range(len(used) + 1) if slot not in used)
+
+    def _start(self, number: int, source: bytes, stages: list[int]) -> Running:
+        """Start the candidate's process and that of `solve`, which calls it."""
         most = self._limits.memory_mb * MEGABYTE
-
-        def solve() -> None:
-            worker.run(source, self._entry, self._problem, self._instances, most, stages)
-
-        with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
-            # From their side to ours: readiness of both, what is printed, calls and answers, the result.
-            pipes: list[tuple[int, int]] = []
-            for kept in (True, True, True, False, False):
-                pipes.append(os.pipe())
-                (ours if kept else theirs).callback(os.close, pipes[-1][0])
-                theirs.callback(os.close, pipes[-1][1])
-            (ready, ready_in), (output, output_in), (result, result_in), (calls, calls_in), (said, said_in) = pipes
-            player, folder = self._nursery.launch(slot, [ready_in, output_in, calls, said_in])
+        with Pipes("ready", "output", "result", "calls", "answers") as pipes:
+            slot, ends = self._slot(), pipes.theirs
+            player, folder = self._nursery.launch(
+                slot, [ends["ready"], ends["output"], pipes.ours["calls"], ends["answers"]]
+            )
+            channels = [ends["result"], ends["calls"], pipes.ours["answers"]]
             try:
                 solver, _ = self._launcher.launch(
-                    slot + self._around.slots, ready_in, output_in, (result_in, calls_in, said), solve, ("user",)
-                )
+                    slot + self._around.slots, ends["ready"], ends["output"], channels,
+                    self._work(source, most, stages), enclosed=False,
+                )  # fmt: skip
             except OSError:
                 with contextlib.suppress(OSError):
                     os.kill(player, signal.SIGKILL)
                 raise
-            for fd in (ready, output, result):
-                os.set_blocking(fd, False)
-            ours.pop_all()
+            result, output, ready = pipes.keep("result", "output", "ready")
         return Running(number, slot, player, solver, result, output, ready, folder, stages=len(stages))
+
+    def _start_plain(self, number: int, source: bytes, stages: list[int]) -> Running:
+        """Start a process of `solve` in which the candidate is, too."""
+        with Pipes("ready", "output", "result") as pipes:
+            slot, ends = self._slot(), pipes.theirs
+            solver, folder = self._launcher.launch(
+                slot, ends["ready"], ends["output"], [ends["result"]], self._work(source, None, stages)
+            )
+            result, output, ready = pipes.keep("result", "output", "ready")
+        return Running(
+            number, slot, None, solver, result, output, ready, folder, stages=len(stages), played=(0, 0.0)
+        )  # fmt: skip
+
+    def _work(self, source: bytes, most: int | None, stages: list[int]) -> Callable[[], None]:
+        return lambda: worker.run(source, self._entry, self._problem, self._instances, most, stages)
 
     def _drain(self, candidate: Running, pipe: int) -> bool:
         """Read once from a pipe; False when there is nothing more."""
@@ -185,7 +196,9 @@ class Supervisor:
         self._measured = now
         table = processes.table(self._around.proc)
         for candidate in self._running.values():
-            shared = {candidate.player: self._nursery.resident_bytes, candidate.solver: self._around.resident_bytes}
+            shared = {candidate.solver: self._around.resident_bytes}
+            if candidate.player is not None:
+                shared[candidate.player] = self._nursery.resident_bytes
             if reason := candidate.measure(table, shared, self._limits):
                 candidate.kill(reason)
 
@@ -207,7 +220,7 @@ class Supervisor:
 
     def _end_tree(self, candidate: Running) -> None:
         """Let no descendant outlive a candidate; in a process namespace the kernel has seen to it."""
-        if self._around.isolation["processes"]:
+        if self._around.isolation["processes"] or candidate.player is None:
             return
         with contextlib.suppress(OSError):
             os.killpg(candidate.player, signal.SIGKILL)
@@ -247,7 +260,8 @@ class Supervisor:
         code, played = candidate.played
         solved = os.waitstatus_to_exitcode(status)
         header: dict[str, object] = {"id": candidate.number, "reason": candidate.reason}
-        if ready != READY + READY and candidate.reason is None:
+        confined = READY * (1 if candidate.player is None else 2)
+        if ready != confined and candidate.reason is None:
             said = ready.replace(READY, b"").decode(errors="replace")
             header["broken"] = said or "a candidate's process ended before it began"
         header["code"] = code if solved == worker.LEFT else solved

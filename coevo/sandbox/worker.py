@@ -16,8 +16,9 @@ from typing import cast
 
 import numpy as np
 
+from coevo.sandbox import vetting
 from coevo.sandbox.calls import Gone
-from coevo.sandbox.functions import Module, Unsendable
+from coevo.sandbox.functions import Local, Module, Remote, Unsendable, function
 from coevo.sandbox.player import message_of, status_of
 from coevo.sandbox.problem import Problem
 
@@ -33,13 +34,21 @@ def run(
     entry: str,
     problem: Problem,
     instances: Sequence[object],
-    most: int,
+    most: int | None,
     stages: Sequence[int] = (),
 ) -> None:
     """Have `source` judged and write one JSON object to `RESULT_FD`. Never returns.
 
     After as many instances as `stages` says, a line with the solutions since the last one goes ahead of it. Nobody
     answers: who has seen enough ends the process.
+
+    Args:
+        source: of the candidate.
+        entry: the function that `solve` is given.
+        problem: whose `solve` runs.
+        instances: that are solved.
+        most: bytes of one answer of the candidate's process; None where the source is plain and there is no process.
+        stages: see above.
     """
 
     def write(text: str) -> None:
@@ -61,15 +70,15 @@ def _answer(
     entry: str,
     problem: Problem,
     instances: Sequence[object],
-    most: int,
+    most: int | None,
     write: Callable[[str], None],
     stages: frozenset[int],
 ) -> str:
-    module = Module(CALLS_FD, ANSWERS_FD, source, most)
+    module = _load(source) if most is None else Remote(CALLS_FD, ANSWERS_FD, source, most)
     if module.failed is not None:
         return _failure(*module.failed[:2])
-    function = module.function(entry)
-    if function is None:
+    called = function(module, entry)
+    if called is None:
         return _failure("no_entry", f"the module defines no function {entry!r}")
     # As for the candidate: equal sources shall give equal solutions.
     random.seed(0)
@@ -77,7 +86,7 @@ def _answer(
     solutions: list[str] = []
     try:
         for done, instance in enumerate(instances, 1):
-            text, fault = _encode(problem.solve(function, instance))
+            text, fault = _encode(problem.solve(called, instance))
             if fault:
                 return fault
             solutions.append(text)
@@ -93,6 +102,13 @@ def _answer(
             return _failure(*module.failed[:2])
         return _failure(status_of(error), message_of(error))
     return f'{{"status": "ok", "value": [{", ".join(solutions)}]}}'
+
+
+def _load(source: bytes) -> Module:
+    tree = vetting.plain(source)
+    if tree is None:
+        raise RuntimeError("the source is not plain")
+    return Local(tree)
 
 
 def _failure(status: str, message: str) -> str:

@@ -26,7 +26,7 @@ import numpy as np
 
 from coevo.errors import CoevoError, UserError
 from coevo.sandbox import linux, namespaces, processes, wire
-from coevo.sandbox.candidate import CONFINEMENT, Launcher, Surroundings, permitted
+from coevo.sandbox.candidate import CONFINEMENT, NAMESPACES, Launcher, Surroundings, permitted
 from coevo.sandbox.guardian import guard
 from coevo.sandbox.limits import Limits, become
 from coevo.sandbox.nursery import Nursery, serve
@@ -92,9 +92,9 @@ def _serve(channel: socket.socket, settings: dict[str, Any], own: bool, users: i
     instances = load_instances(problem, file, settings["split"], settings["options"])
     _refuse_threads(proc)
     gc.collect()
-    around = replace(_measured(around), isolation=nursery.isolation)
-    if mounts:
-        namespaces.close_files([*filter(os.path.isabs, sys.path), str(file.resolve().parent)])
+    closed = mounts and namespaces.close_files([*filter(os.path.isabs, sys.path), str(file.resolve().parent)])
+    folder = closed and nursery.isolation["temporary_folder"]
+    around = replace(_measured(around), isolation={**nursery.isolation, "temporary_folder": folder})
     gc.collect()
     gc.freeze()
     wire.send(channel, {"event": "ready", "isolation": nursery.isolation})
@@ -138,7 +138,7 @@ def _enclosed(around: Surroundings, limits: Limits, wanted: bool, mounts: bool, 
     around = replace(_measured(around), isolation=isolation)
     for feature in CONFINEMENT:
         needed = {"temporary_folder": isolation["files"], "user": around.first_user is not None}.get(feature, True)
-        isolation[feature] = (wanted or feature == "user") and needed and permitted(feature, around, limits)
+        isolation[feature] = (wanted or feature not in NAMESPACES) and needed and permitted(feature, around, limits)
     isolation["packages"] = _packages_are_readable(around)
     gc.collect()
     gc.freeze()
