@@ -40,5 +40,5 @@ __all__ = [
     "load_problem",
 ]
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Raised when the same source may end otherwise than before; what was kept of evaluations is then of no use."""

@@ -6,6 +6,7 @@ what they are; subclasses arrive as what they derive from; anything else as an `
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, cast
@@ -20,6 +21,7 @@ _DEEPEST = 100
 _DIGITS = 4000
 _TEXT = 200
 _KINDS = "biufcmM"
+_DTYPE = re.compile(rf"[<>|=][{_KINDS}]\d{{1,2}}(\[\d*\w+\])?")
 _FIXED = frozenset({int, float, str, bool, type(None), complex, np.bool_, np.int64, np.float64, np.int32, np.float32})
 """Types of which nothing is copied, because nothing can change."""
 _NONE, _TRUE, _FALSE = b"N", b"T", b"F"
@@ -27,7 +29,7 @@ _NONE, _TRUE, _FALSE = b"N", b"T", b"F"
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
 
-class Unanswerable(Exception):
+class UnanswerableError(Exception):
     """It does not fit in an answer."""
 
 
@@ -45,7 +47,7 @@ def encode(value: object) -> bytes:
     """`value` as bytes.
 
     Raises:
-        Unanswerable: it is nested too deep.
+        UnanswerableError: it is nested too deep.
         Exception: whatever a method of its class raises.
     """
     out = bytearray()
@@ -159,7 +161,7 @@ def _dtype(array: Array) -> bytes:
 def _put_items(letter: bytes) -> Callable[[bytearray, Any, int], None]:
     def put(out: bytearray, value: Any, depth: int) -> None:
         if depth > _DEEPEST:
-            raise Unanswerable(f"the answer is nested more than {_DEEPEST} deep")
+            raise UnanswerableError(f"the answer is nested more than {_DEEPEST} deep")
         out += letter + _COUNT.pack(len(value))
         for item in value:
             _put(out, item, depth + 1)
@@ -231,10 +233,10 @@ class _Reader:
         return dict(zip(items, items, strict=True))
 
     def _dtype(self) -> np.dtype[Any]:
-        dtype = np.dtype(self._take(self._take(1)[0]).decode("ascii"))
-        if dtype.kind not in _KINDS:
-            raise ValueError(f"no array has type {dtype}")
-        return dtype
+        text = self._take(self._take(1)[0]).decode("ascii")
+        if not _DTYPE.fullmatch(text):
+            raise ValueError(f"no array has type {text!r}")
+        return np.dtype(text)
 
     def scalar(self, _depth: int) -> object:
         dtype = self._dtype()

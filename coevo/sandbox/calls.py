@@ -25,7 +25,7 @@ NEW, SAME, CHANGED, SCALAR, FLAT, LIST, TUPLE, DICT, SET = range(9)
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
 
-class Gone(Exception):
+class GoneError(Exception):
     """The other side has closed its end."""
 
 
@@ -33,21 +33,21 @@ def send(fd: int, *parts: bytes | bytearray) -> None:
     """Write one message.
 
     Raises:
-        Gone: nobody reads any more.
+        GoneError: nobody reads any more.
     """
     data = memoryview(b"".join((_LENGTH.pack(sum(map(len, parts))), *parts)))
     try:
         while data:
             data = data[os.write(fd, data) :]
     except BrokenPipeError:
-        raise Gone from None
+        raise GoneError from None
 
 
 def receive(fd: int, most: int) -> bytes:
     """Read one message of at most `most` bytes.
 
     Raises:
-        Gone: the other side has closed before it was whole.
+        GoneError: the other side has closed before it was whole.
         ValueError: it is longer, or more than one came.
     """
     data = os.read(fd, _CHUNK)
@@ -69,7 +69,7 @@ def receive(fd: int, most: int) -> bytes:
 def _more(fd: int, size: int) -> bytes:
     data = os.read(fd, size)
     if not data:
-        raise Gone
+        raise GoneError
     return data
 
 
@@ -124,7 +124,8 @@ def _pack_other(value: object, depth: int) -> object:
     if depth > _DEEPEST:
         raise TypeError(f"a value nested more than {_DEEPEST} deep")
     if isinstance(value, np.generic):
-        return (SCALAR, value.dtype.str, _data(np.asarray(value)))
+        scalar: Array = np.asarray(cast(Any, value))
+        return (SCALAR, scalar.dtype.str, _data(scalar))
     if isinstance(value, np.ndarray):
         array = cast(Array, value)
         return (NEW, None, array.dtype.str, array.shape, _data(array))
@@ -158,7 +159,7 @@ class Copies:
         if kind in _PLAIN:
             return value
         if kind is not np.ndarray:
-            return value if isinstance(value, np.generic) else self._received.value(_pack_other(value, 0))
+            return cast(Any, value) if isinstance(value, np.generic) else self._received.value(_pack_other(value, 0))
         array = cast(Array, value)
         data, known = _data(array), self._sent.get(slot)
         if known is None or known[0] is not array:
@@ -191,26 +192,26 @@ class Received:
         """What was packed."""
         if type(packed) is not tuple:
             return packed
-        kind, *rest = packed
+        kind, first, *rest = cast("tuple[Any, ...]", packed)
         if kind == SAME:
-            return self._slots[rest[0]]
+            return self._slots[first]
         if kind == NEW:
-            slot, dtype, shape, data = rest
+            dtype, shape, data = rest
             array: Array = np.ndarray(shape, dtype, bytearray(data))
-            if slot is not None:
-                self._slots[slot] = array
+            if first is not None:
+                self._slots[first] = array
             return array
         if kind == CHANGED:
-            array = self._slots[rest[0]]
-            array[...] = np.frombuffer(rest[1], array.dtype).reshape(array.shape)
+            array = self._slots[first]
+            array[...] = np.frombuffer(rest[0], array.dtype).reshape(array.shape)
             return array
         if kind == SCALAR:
-            return np.frombuffer(rest[1], rest[0])[0]
+            return np.frombuffer(rest[0], first)[0]
         if kind == FLAT:
-            return rest[0]
+            return first
         if kind == DICT:
-            return {self.value(key): self.value(item) for key, item in rest[0]}
+            return {self.value(key): self.value(item) for key, item in first}
         if kind == SET:
-            return (frozenset if rest[0] else set)(map(self.value, rest[1]))
-        items = [self.value(item) for item in rest[0]]
+            return (frozenset if first else set)(map(self.value, rest[0]))
+        items = [self.value(item) for item in first]
         return items if kind == LIST else tuple(items)

@@ -10,13 +10,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from coevo.errors import RunError
-from coevo.sandbox import vetting
-from coevo.sandbox.claims import judge
+from coevo.errors import RunError, UserError
+from coevo.sandbox.claims import UNSENDABLE, judge
 from coevo.sandbox.connection import Connection, Reply
 from coevo.sandbox.limits import Limits
 from coevo.sandbox.racing import SAID, Race
 from coevo.statuses import OUTRACED
+
+WEAK = "COEVO_WEAK_SANDBOX"
+"""The variable that must be 1 where candidates would be the run's own user, with its files and its network."""
 
 _PATIENCE_SECONDS = 60.0
 _PAUSES_SECONDS = (0.1, 0.3, 1.0, 3.0, 10.0, 15.0)
@@ -93,7 +95,8 @@ class Sandbox:
                 limit of a minute.
 
         Raises:
-            UserError: the problem cannot be loaded, or has no such split.
+            UserError: the problem cannot be loaded, or has no such split; or nothing would keep a candidate from the
+                files of the run's user, and `WEAK` does not say that this is wanted.
             RunError: the zygote cannot be started.
         """
         self.limits = limits or Limits()
@@ -111,6 +114,13 @@ class Sandbox:
         self._closed = False
         self._zygote = Connection(self._settings, waiting)
         self.isolation: Mapping[str, bool] = MappingProxyType(self._zygote.isolation)
+        if not (self.isolation["files"] or self.isolation["user"]) and os.environ.get(WEAK) != "1":
+            self._zygote.close()
+            raise UserError(
+                "this system permits neither namespaces nor another user, so a program that a model wrote could read "
+                "and change the files of this user and reach the network; run coevo in a container as root, or set "
+                f"{WEAK}=1 if nothing here is worth protecting"
+            )
         apart = self.isolation["processes"] or self.isolation["user"]
         self.workers = workers if apart else 1
         self._slots = threading.Semaphore(self.workers)
@@ -136,6 +146,7 @@ class Sandbox:
 
         Raises:
             RunError: the sandbox itself failed.
+            UserError: the problem's `solve` gives the candidate what cannot go to another process.
             RuntimeError: it is closed.
         """
         data = source.encode(errors="surrogatepass")
@@ -152,6 +163,8 @@ class Sandbox:
         raise AssertionError("unreachable")
 
     def _judged(self, data: bytes, race: Race | None) -> Reply | None:
+        from coevo.sandbox import vetting  # it loads numpy, which whoever runs no candidate shall not pay for
+
         seconds, plain = self.limits.wall + _PATIENCE_SECONDS, vetting.plain(data) is not None
         for _ in range(2):
             if race is None:
@@ -180,4 +193,9 @@ class Sandbox:
             status, value, message = OUTRACED, None, SAID
         else:
             status, value, message = judge(header, claim, self.limits, staged=race is not None)
+        if status == UNSENDABLE:
+            raise UserError(
+                f"problem {str(self._settings['problem'])!r}: {message}; a candidate is in another process, so give it "
+                "numbers, text, numpy arrays, and lists, tuples, sets or dictionaries of them"
+            )
         return Outcome(status, value, message, output, float(header["cpu_seconds"]), float(header["wall_seconds"]))

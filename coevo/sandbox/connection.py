@@ -118,11 +118,13 @@ class Connection:
         return lines[-1] if lines else f"exit code {self._process.poll()}"
 
     def _read(self) -> None:
-        while (message := wire.receive(self._channel)) is not None:
-            number = int(str(message[0]["id"]))
-            replies = self._waiting.get(number) if "stage" in message[0] else self._waiting.pop(number, None)
-            if replies is not None:
-                replies.put(cast("Reply", message))
+        # A message without a number is a zygote's last: it tells what went wrong.
+        with contextlib.suppress(OSError, ValueError):
+            while (message := wire.receive(self._channel)) is not None and "id" in message[0]:
+                number = int(str(message[0]["id"]))
+                replies = self._waiting.get(number) if "stage" in message[0] else self._waiting.pop(number, None)
+                if replies is not None:
+                    replies.put(cast("Reply", message))
         with self._writing:
             self._dead = True
             waiting, self._waiting = self._waiting, {}

@@ -1,7 +1,7 @@
 """The candidate's functions as `solve` sees them.
 
-Each call goes to the candidate's process and waits there; of a source that is plain (`coevo.sandbox.vetting`) it is made
-here. Either way arguments and answers are copies, and what fails is told in the same words.
+Each call goes to the candidate's process and waits there; of a source that is plain (`coevo.sandbox.vetting`) it is
+made here. Either way arguments and answers are copies, and what fails is told in the same words.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
 from coevo.sandbox import claims, vetting
-from coevo.sandbox.answers import Unanswerable, decode, plainly
+from coevo.sandbox.answers import UnanswerableError, decode, plainly
 from coevo.sandbox.calls import Arguments, Copies, receive, send
 from coevo.sandbox.player import ANSWER, FAILURE, FILE, message_of, names_of, status_of
-
 
 _PLACES = range(1 << 16)
 
@@ -25,7 +24,7 @@ class HeuristicError(Exception):
     """The candidate's function raised what is no exception of Python's own."""
 
 
-class Unsendable(Exception):
+class UnsendableError(Exception):
     """The problem gives its function what does not go to another process."""
 
 
@@ -44,8 +43,8 @@ class Module(Protocol):
         """Call a function and wait for its answer.
 
         Raises:
-            Gone: the candidate's process ended.
-            Unsendable: an argument is nothing that can be sent.
+            GoneError: the candidate's process ended.
+            UnsendableError: an argument is nothing that can be sent.
             Exception: of the class that it raised, where Python has that class.
         """
         ...
@@ -64,7 +63,7 @@ class Remote:
             most: bytes of one answer.
 
         Raises:
-            Gone: its process ended.
+            GoneError: its process ended.
         """
         self._calls, self._answers, self._most = calls, answers, most
         self._arguments = Arguments()
@@ -79,7 +78,7 @@ class Remote:
         try:
             call = self._arguments.pack(name, arguments, named)
         except (TypeError, ValueError) as error:
-            raise Unsendable(str(error)) from None
+            raise UnsendableError(str(error)) from None
         send(self._calls, call)
         found = self._answer()
         if self.failed is not None:
@@ -146,10 +145,10 @@ class Local:
                 named = {key: self._copies.take(key, value) for key, value in named.items()}
             given = tuple(given)
         except TypeError as error:
-            raise Unsendable(str(error)) from None
+            raise UnsendableError(str(error)) from None
         try:
             return plainly(self._globals[name](*given, **named))
-        except Unanswerable as error:
+        except UnanswerableError as error:
             self.failed = "invalid_solution", str(error), error
             raise
         except Exception as error:

@@ -20,7 +20,21 @@ from coevo.sandbox import linux
 
 SCRATCH = "/scratch"
 _PACKAGES = ("site-packages", "dist-packages")
-_SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/nix/store", "/etc/ld.so.cache", "/etc/localtime")
+_SYSTEM = (
+    "/usr/lib",
+    "/usr/lib32",
+    "/usr/lib64",
+    "/usr/bin",
+    "/usr/local/lib",
+    "/usr/local/bin",
+    "/usr/share/zoneinfo",
+    "/lib",
+    "/lib64",
+    "/bin",
+    "/nix/store",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+)
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 _LOCKED = {
     os.ST_NOSUID: linux.MS_NOSUID,
@@ -85,6 +99,12 @@ def close_ipc(proc: int) -> bool:
     return False
 
 
+def _interpreter() -> list[str]:
+    """What the interpreter consists of; a project may lie beside it, as in /usr/src."""
+    prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix}
+    return [os.path.join(prefix, part) for prefix in prefixes for part in ("bin", "lib", "lib64", "pyvenv.cfg")]
+
+
 def packages() -> list[str]:
     """Where modules are installed, of `sys.path`; not a working folder, a checkout or another folder of the user."""
     library = sysconfig.get_paths()
@@ -111,7 +131,7 @@ def close_files(readable: Iterable[str], hidden: Iterable[str] = ()) -> bool:
         base = "/proc"
         linux.mount("tmpfs", base, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "size=1m,mode=755")
         os.mkdir(base + SCRATCH)
-        shown = _outermost([*_SYSTEM, sys.prefix, sys.base_prefix, sys.exec_prefix, *readable])
+        shown = _outermost([*_SYSTEM, *_interpreter(), *readable])
         for path in shown:
             _show(path, base, linux.MS_NODEV)
         for path in _DEVICES:

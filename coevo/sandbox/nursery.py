@@ -1,4 +1,4 @@
-"""The process that candidates are forked from: numpy and nothing of the run, no problem, no answer of another candidate.
+"""The process that candidates are forked from: it has numpy, and no problem and no answer of another candidate.
 
 It is a child of the zygote's, with file systems of its own. What it knows of a candidate is its slot and its
 descriptors: the source goes past it, through a pipe.
@@ -51,9 +51,7 @@ def serve(channel: socket.socket, around: Surroundings, launcher: Launcher) -> N
         _reap(channel, running)
 
 
-def _launch(
-    channel: socket.socket, launcher: Launcher, slot: int, descriptors: list[int], running: set[int]
-) -> None:
+def _launch(channel: socket.socket, launcher: Launcher, slot: int, descriptors: list[int], running: set[int]) -> None:
     ready, output, calls, answers = descriptors
     try:
         pid, folder = launcher.launch(slot, ready, output, (calls, answers), player.play)

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from coevo.sandbox.answers import Unanswerable, encode
-from coevo.sandbox.calls import Gone, Received, receive, send
+from coevo.sandbox.answers import UnanswerableError, encode
+from coevo.sandbox.calls import GoneError, Received, receive, send
 
 CALLS_FD, ANSWERS_FD = 3, 4
 FILE = "<candidate>"
@@ -36,14 +36,15 @@ def play() -> None:
         if os.getpid() != first:
             # A child that the candidate forked came back here: there is one answer.
             os._exit(1)
+        # Nobody waits for this process once `solve` has its last answer.
+        for stream in (sys.stdout, sys.stderr):
+            # The candidate may have put anything in their place.
+            with contextlib.suppress(BaseException):
+                stream.flush()
         send(ANSWERS_FD, *parts)
 
-    with contextlib.suppress(Gone):
+    with contextlib.suppress(GoneError):
         _play(answer)
-    for stream in (sys.stdout, sys.stderr):
-        # The candidate may have put anything in their place.
-        with contextlib.suppress(BaseException):
-            stream.flush()
     os._exit(0)
 
 
@@ -52,14 +53,14 @@ def _play(answer: Callable[..., None]) -> None:
     try:
         module = _load(source)
     except BaseException as error:  # noqa: BLE001 - a candidate may raise SystemExit and worse
-        return answer(FAILURE, failure(error, isinstance(error, _Unreadable)))
+        return answer(FAILURE, failure(error, isinstance(error, _UnreadableError)))
     answer(ANSWER, encode(dict(names_of(module))))
     received = Received()
     while True:
         name, arguments, named = received.unpack(receive(CALLS_FD, _ANY))
         try:
             said = ANSWER, encode(module[name](*arguments, **named))
-        except Unanswerable as error:
+        except UnanswerableError as error:
             said = FAILURE, json.dumps(["invalid_solution", str(error), ""]).encode()
         except BaseException as error:  # noqa: BLE001 - as above
             said = FAILURE, failure(error)
@@ -67,7 +68,7 @@ def _play(answer: Callable[..., None]) -> None:
         arguments = named = None
 
 
-class _Unreadable(Exception):
+class _UnreadableError(Exception):
     """The source is no Python."""
 
 
@@ -76,7 +77,7 @@ def _load(source: bytes) -> dict[str, Any]:
         text = source.decode()
         code = compile(text, FILE, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
-        raise _Unreadable from error
+        raise _UnreadableError from error
     linecache.cache[FILE] = (len(text), None, text.splitlines(keepends=True), FILE)
     # Equal sources shall give equal answers, so code that draws numbers starts from the same state.
     random.seed(0)

@@ -102,7 +102,9 @@ class Supervisor:
             return True
         try:
             stages = cast("list[int]", header.get("stages", []))
-            candidate = self._start_plain(number, source, stages) if header["plain"] else self._start(number, source, stages)
+            candidate = (
+                self._start_plain(number, source, stages) if header["plain"] else self._start(number, source, stages)
+            )
         except OSError as error:
             self._reply({"id": number, "broken": f"no process for a candidate: {error}"})
             return True

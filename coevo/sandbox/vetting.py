@@ -29,41 +29,13 @@ from typing import Any
 
 import numpy as np
 
+from coevo.sandbox.allowances import BUILTINS, METHODS, NUMPY
+
 _LONGEST = 1 << 16
 
-_NUMPY = """
-    abs absolute add all allclose amax amin any append apply_along_axis arange arccos arccosh arcsin arcsinh arctan arctan2
-    arctanh argmax argmin argpartition argsort argwhere around array array_equal array_split asarray atleast_1d atleast_2d
-    average bincount bool_ broadcast_to cbrt ceil choose clip column_stack concatenate convolve copy corrcoef cos cosh
-    count_nonzero cov cross cumprod cumsum deg2rad degrees delete diag diag_indices diagonal diff digitize divide divmod dot
-    dstack e ediff1d einsum equal exp exp2 expand_dims expm1 extract eye fabs fill_diagonal flatnonzero flip fliplr flipud
-    float32 float64 floor floor_divide fmax fmin fmod full full_like gradient greater greater_equal heaviside histogram
-    hstack hypot identity inf inner insert int32 int64 interp intersect1d isclose isfinite isin isinf isnan ix_ kron less
-    less_equal lexsort linspace log log10 log1p log2 logaddexp logical_and logical_not logical_or logical_xor logspace
-    matmul max maximum mean median meshgrid min minimum mod multiply nan nan_to_num nanargmax nanargmin nanmax nanmean
-    nanmin nanstd nansum nanvar ndim negative newaxis nonzero not_equal ones ones_like outer partition percentile pi
-    piecewise positive power prod ptp quantile rad2deg radians ravel reciprocal remainder repeat reshape roll rot90 round
-    searchsorted select setdiff1d shape sign sin sinc sinh size sort split sqrt square squeeze stack std subtract sum
-    swapaxes take take_along_axis tan tanh tensordot tile trace transpose trapezoid tri tril tril_indices triu triu_indices
-    true_divide trunc union1d unique unravel_index var vdot vstack where zeros zeros_like
-""".split()
-_METHODS = """
-    T all any argmax argmin argpartition argsort astype choose clip conj copy cumprod cumsum diagonal dot dtype fill flatten
-    imag item itemsize max mean min ndim nonzero partition prod ravel real repeat reshape round searchsorted shape size
-    sort squeeze std sum swapaxes take tolist trace transpose var
-    accumulate reduce
-    add append clear count difference discard endswith extend find get index insert intersection is_integer isdigit
-    isdisjoint issubset issuperset items join keys lower pop remove replace reverse rfind setdefault split startswith strip
-    symmetric_difference union update upper values bit_length
-    appendleft elements extendleft most_common popleft rotate
-""".split()
-_BUILTINS = """
-    abs all any bool complex dict divmod enumerate filter float frozenset int isinstance iter len list map max min next pow
-    print range repr reversed round set slice sorted str sum tuple zip
-    ArithmeticError AssertionError Exception FloatingPointError IndexError KeyError LookupError OverflowError RuntimeError
-    StopIteration TypeError ValueError ZeroDivisionError
-""".split()
-_TYPING = frozenset("Any Callable Dict Iterable List Mapping Optional Sequence Set Tuple Union".split())
+_TYPING = frozenset(
+    ["Any", "Callable", "Dict", "Iterable", "List", "Mapping", "Optional", "Sequence", "Set", "Tuple", "Union"]
+)
 _ANNOTATED = frozenset({"ndarray", "integer", "floating", "number", "float64", "int64"})
 _NODES = (
     ast.Module, ast.FunctionDef, ast.arguments, ast.arg, ast.Return, ast.Delete, ast.Assign, ast.AugAssign, ast.AnnAssign,
@@ -76,7 +48,6 @@ _NODES = (
 )  # fmt: skip
 
 
-
 def _listed(module: ModuleType) -> SimpleNamespace:
     """A stand-in for a module that only computes."""
     public = {name: value for name, value in vars(module).items() if not name.startswith("_")}
@@ -85,7 +56,7 @@ def _listed(module: ModuleType) -> SimpleNamespace:
 
 _MODULES: Mapping[str, SimpleNamespace] = {
     "numpy": SimpleNamespace(
-        **{name: getattr(np, name) for name in _NUMPY if hasattr(np, name)},
+        **{name: getattr(np, name) for name in NUMPY if hasattr(np, name)},
         linalg=SimpleNamespace(norm=np.linalg.norm),
     ),
     "math": _listed(math),
@@ -96,7 +67,7 @@ _MODULES: Mapping[str, SimpleNamespace] = {
     "functools": SimpleNamespace(reduce=functools.reduce),
     "copy": SimpleNamespace(copy=copy.copy, deepcopy=copy.deepcopy),
 }
-_ATTRIBUTES = frozenset([*_METHODS, *(name for module in _MODULES.values() for name in vars(module)), "norm"])
+_ATTRIBUTES = frozenset([*METHODS, *(name for module in _MODULES.values() for name in vars(module)), "norm"])
 _STAND_INS = "__modules"
 
 
@@ -107,26 +78,26 @@ def plain(source: bytes) -> ast.Module | None:
     try:
         tree = ast.parse(source.decode())
         _Vetting(tree)
-    except (_NotPlain, SyntaxError, ValueError, RecursionError, MemoryError):
+    except (_NotPlainError, SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     return ast.fix_missing_locations(_Replacing().visit(tree))
 
 
 def namespace() -> dict[str, Any]:
     """The globals of a plain source: the builtins that it may name."""
-    known = {name: getattr(builtins, name) for name in _BUILTINS}
+    known = {name: getattr(builtins, name) for name in BUILTINS}
     # numpy imports parts of itself when they are first called, by the builtins of whoever calls; no source can name it.
     known["__import__"] = __import__
     return {"__name__": "candidate", "__builtins__": {**known, _STAND_INS: _MODULES}}
 
 
-class _NotPlain(Exception):
+class _NotPlainError(Exception):
     """It has something that is on no list."""
 
 
 def _demand(condition: bool) -> None:
     if not condition:
-        raise _NotPlain
+        raise _NotPlainError
 
 
 class _Vetting:
@@ -142,10 +113,10 @@ class _Vetting:
             self._look(node)
         bound = {name for node in nodes for name in _bound(node)}
         # One that is a builtin elsewhere in the source would be missing there.
-        _demand(not any(hasattr(builtins, name) and name not in _BUILTINS for name in bound))
+        _demand(not any(hasattr(builtins, name) and name not in BUILTINS for name in bound))
         for node in nodes:
             if isinstance(node, ast.Name):
-                _demand(node.id in bound or node.id in _BUILTINS)
+                _demand(node.id in bound or node.id in BUILTINS)
         for annotation in annotations:
             self._annotation(annotation, bound | self._imported)
 
@@ -184,7 +155,7 @@ class _Vetting:
             case ast.Constant(value=value) if value is None or value is ... or isinstance(value, str):
                 pass
             case ast.Name(id=name):
-                _demand(name in known or name in _BUILTINS)
+                _demand(name in known or name in BUILTINS)
             case ast.Attribute(value=ast.Name(id=name), attr=attribute):
                 _demand(name in known and attribute in _ANNOTATED)
             case ast.Subscript(value=ast.Name(id=name), slice=inner):
@@ -192,7 +163,7 @@ class _Vetting:
                 for part in inner.elts if isinstance(inner, ast.Tuple | ast.List) else [inner]:
                     self._annotation(part, known)
             case _:
-                raise _NotPlain
+                raise _NotPlainError
 
 
 def _annotations(node: ast.AST) -> Iterator[ast.expr]:
@@ -230,18 +201,18 @@ def _bound(node: ast.AST) -> Iterator[str]:
 class _Replacing(ast.NodeTransformer):
     """Puts stand-ins in the place of modules, and leaves annotations out."""
 
-    def visit_Import(self, node: ast.Import) -> list[ast.stmt]:  # noqa: N802 - the library's name
+    def visit_Import(self, node: ast.Import) -> list[ast.stmt]:
         return [_assigned(node, alias.asname or alias.name, _stand_in(alias.name)) for alias in node.names]
 
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> list[ast.stmt] | ast.stmt:  # noqa: N802
-        if node.module not in _MODULES:
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> list[ast.stmt] | ast.stmt:
+        if node.module is None or node.module not in _MODULES:
             return ast.copy_location(ast.Pass(), node)
         return [
             _assigned(node, alias.asname or alias.name, ast.Attribute(_stand_in(node.module), alias.name, ast.Load()))
             for alias in node.names
         ]
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:  # noqa: N802
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         node.returns = None
         return self.generic_visit(node)
 
@@ -249,7 +220,7 @@ class _Replacing(ast.NodeTransformer):
         node.annotation = None
         return node
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:  # noqa: N802
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         self.generic_visit(node)
         if node.value is None:
             return ast.copy_location(ast.Pass(), node)

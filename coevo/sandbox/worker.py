@@ -17,8 +17,9 @@ from typing import cast
 import numpy as np
 
 from coevo.sandbox import vetting
-from coevo.sandbox.calls import Gone
-from coevo.sandbox.functions import Local, Module, Remote, Unsendable, function
+from coevo.sandbox.calls import GoneError
+from coevo.sandbox.claims import UNSENDABLE
+from coevo.sandbox.functions import Local, Module, Remote, UnsendableError, function
 from coevo.sandbox.player import message_of, status_of
 from coevo.sandbox.problem import Problem
 
@@ -56,7 +57,7 @@ def run(
         while data:
             data = data[os.write(RESULT_FD, data) :]
 
-    with contextlib.suppress(Gone):
+    with contextlib.suppress(GoneError):
         write(_answer(source, entry, problem, instances, most, write, frozenset(stages)))
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
@@ -76,7 +77,7 @@ def _answer(
 ) -> str:
     module = _load(source) if most is None else Remote(CALLS_FD, ANSWERS_FD, source, most)
     if module.failed is not None:
-        return _failure(*module.failed[:2])
+        return _failure(module.failed[0], module.failed[1])
     called = function(module, entry)
     if called is None:
         return _failure("no_entry", f"the module defines no function {entry!r}")
@@ -93,13 +94,13 @@ def _answer(
             if done in stages:
                 write(f"[{', '.join(solutions)}]\n")
                 solutions.clear()
-    except Gone:
+    except GoneError:
         raise
-    except Unsendable as error:
-        return _failure("unsendable", f"`solve` calls {entry!r} with {error}")
+    except UnsendableError as error:
+        return _failure(UNSENDABLE, f"`solve` calls {entry!r} with {error}")
     except BaseException as error:  # noqa: BLE001 - whatever `solve` makes of the candidate's numbers
         if module.failed is not None and module.failed[2] is error:
-            return _failure(*module.failed[:2])
+            return _failure(module.failed[0], module.failed[1])
         return _failure(status_of(error), message_of(error))
     return f'{{"status": "ok", "value": [{", ".join(solutions)}]}}'
 

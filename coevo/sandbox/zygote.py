@@ -83,11 +83,26 @@ def _serve(channel: socket.socket, settings: dict[str, Any], own: bool, users: i
         first_user = users // 2 + random.SystemRandom().randrange(max(1, users // 2 - 2 * slots))
     for name in _LIKED:
         importlib.import_module(name)
-    limits = Limits(**settings["limits"])
-    file = Path(settings["problem"])
+    limits, file = Limits(**settings["limits"]), Path(settings["problem"])
     around = Surroundings({"processes": own}, proc, first_user, slots, 0, 0, settings["folder"])
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    zygote = os.getpid()
     # Before anything is loaded that a candidate must not find in its memory.
-    nursery = _fork_nursery(channel, around, limits, settings["namespaces"], mounts, file.resolve().parent)
+    pid = os.fork()
+    if not pid:
+        try:
+            channel.close()
+            ours.close()
+            around = _enclosed(around, limits, settings["namespaces"], mounts, file.resolve().parent)
+            # The frames of this function are in its memory.
+            settings.clear()
+            del file, channel, ours
+            if os.getppid() == zygote:
+                serve(theirs, around, Launcher(around, limits, theirs))
+        finally:
+            os._exit(1)
+    theirs.close()
+    nursery = Nursery(pid, ours)
     problem = load_problem(file)
     instances = load_instances(problem, file, settings["split"], settings["options"])
     _refuse_threads(proc)
@@ -101,30 +116,11 @@ def _serve(channel: socket.socket, settings: dict[str, Any], own: bool, users: i
     Supervisor(channel, problem, instances, settings["entry"], limits, around, nursery).serve()
 
 
-def _fork_nursery(
-    channel: socket.socket, around: Surroundings, limits: Limits, wanted: bool, mounts: bool, problem: Path
-) -> Nursery:
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    zygote = os.getpid()
-    pid = os.fork()
-    if pid:
-        theirs.close()
-        return Nursery(pid, ours)
-    try:
-        channel.close()
-        ours.close()
-        if sys.platform == "linux":
-            linux.die_with_parent(signal.SIGKILL)
-            linux.adopt_orphans()
-        if os.getppid() == zygote:
-            around = _enclosed(around, limits, wanted, mounts, problem)
-            serve(theirs, around, Launcher(around, limits, theirs))
-    finally:
-        os._exit(1)
-
-
 def _enclosed(around: Surroundings, limits: Limits, wanted: bool, mounts: bool, problem: Path) -> Surroundings:
     """What the nursery can put in force; its own file systems are in force already."""
+    if sys.platform == "linux":
+        linux.die_with_parent(signal.SIGKILL)
+        linux.adopt_orphans()
     proc, own = around.proc, around.isolation["processes"]
     isolation = {
         "processes": own,
