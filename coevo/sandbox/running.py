@@ -99,8 +99,10 @@ class Running:
 
     @property
     def cpu_seconds(self) -> float:
-        """Processor time that was seen, of all processes. Whoever ignores its children's end hides what they used from
-        the sums of the kernel, so each also counts with the most that it was seen to have.
+        """Processor time that was seen, of all processes.
+
+        Whoever ignores its children's end hides what they used from the sums of the kernel, so each also counts with
+        the most that it was seen to have.
         """
         return max(self._most, sum(self._own.values()))
 

@@ -38,13 +38,13 @@ _TYPING = frozenset(
 )
 _ANNOTATED = frozenset({"ndarray", "integer", "floating", "number", "float64", "int64"})
 _NODES = (
-    ast.Module, ast.FunctionDef, ast.arguments, ast.arg, ast.Return, ast.Delete, ast.Assign, ast.AugAssign, ast.AnnAssign,
-    ast.For, ast.While, ast.If, ast.Raise, ast.Try, ast.Assert, ast.Global, ast.Nonlocal, ast.Expr, ast.Pass, ast.Break,
-    ast.Continue, ast.BoolOp, ast.NamedExpr, ast.BinOp, ast.UnaryOp, ast.Lambda, ast.IfExp, ast.Dict, ast.Set,
-    ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Compare, ast.Call, ast.FormattedValue, ast.JoinedStr,
-    ast.Constant, ast.Attribute, ast.Subscript, ast.Starred, ast.Name, ast.List, ast.Tuple, ast.Slice, ast.expr_context,
-    ast.operator, ast.unaryop, ast.cmpop, ast.boolop, ast.comprehension, ast.ExceptHandler, ast.keyword, ast.Import,
-    ast.ImportFrom, ast.alias,
+    ast.Module, ast.FunctionDef, ast.arguments, ast.arg, ast.Return, ast.Delete, ast.Assign, ast.AugAssign,
+    ast.AnnAssign, ast.For, ast.While, ast.If, ast.Raise, ast.Try, ast.Assert, ast.Global, ast.Nonlocal, ast.Expr,
+    ast.Pass, ast.Break, ast.Continue, ast.BoolOp, ast.NamedExpr, ast.BinOp, ast.UnaryOp, ast.Lambda, ast.IfExp,
+    ast.Dict, ast.Set, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Compare, ast.Call,
+    ast.FormattedValue, ast.JoinedStr, ast.Constant, ast.Attribute, ast.Subscript, ast.Starred, ast.Name, ast.List,
+    ast.Tuple, ast.Slice, ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop, ast.comprehension,
+    ast.ExceptHandler, ast.keyword, ast.Import, ast.ImportFrom, ast.alias,
 )  # fmt: skip
 
 

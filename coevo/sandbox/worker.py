@@ -1,7 +1,7 @@
 """What runs the problem's `solve` on each instance, with a candidate's function that is in another process.
 
-The problem's author wrote what runs here; the candidate only gives the numbers. What is written is a claim all the same:
-solutions are checked and the objective is computed by the run (`coevo.sandbox.scoring`).
+The problem's author wrote what runs here; the candidate only gives the numbers. What is written is a claim all the
+same: solutions are checked and the objective is computed by the run (`coevo.sandbox.scoring`).
 """
 
 from __future__ import annotations

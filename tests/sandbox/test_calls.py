@@ -1,4 +1,4 @@
-"""What goes between `solve` and a candidate's function: nothing is lost on the way, and nothing that comes back is run."""
+"""What goes between `solve` and a candidate's function: nothing is lost, and nothing that comes back is run."""
 
 from __future__ import annotations
 

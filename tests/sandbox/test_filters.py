@@ -115,7 +115,7 @@ def test_what_numpy_and_python_need_is_not_refused(sandbox: Sandbox) -> None:
 
 def test_a_candidate_has_no_capability(sandbox: Sandbox) -> None:
     source = (
-        "import ctypes\ndef f(n):\n    header = (ctypes.c_uint32 * 2)(0x20080522, 0)\n    sets = (ctypes.c_uint32 * 6)()\n"
+        "import ctypes\ndef f(n):\n    header = (ctypes.c_uint32 * 2)(0x20080522, 0)\n    sets = (ctypes.c_uint32 * 6)()\n"  # noqa: E501
         "    ctypes.CDLL(None).capget(header, sets)\n    return list(sets)\n"
     )
     assert sandbox.run(source).value == [[0] * 6]

@@ -230,7 +230,7 @@ def test_a_child_that_comes_back_writes_no_stage(counting: Evaluator) -> None:
 FORGED = {
     "a stage": "os.write(4, b'[[39]]\\n')",
     "all stages and no answer": "os.write(4, b'[[39]]\\n' * 40); os._exit(0)",
-    "all stages and an answer": 'os.write(4, b\'[[39]]\\n\' * 39 + b\'{"status": "ok", "value": [[39]]}\'); os._exit(0)',
+    "all stages and an answer": 'os.write(4, b\'[[39]]\\n\' * 39 + b\'{"status": "ok", "value": [[39]]}\'); os._exit(0)',  # noqa: E501
     "blank lines": "os.write(4, b'\\n' * 5000)",
     "a forged outraced": 'os.write(4, b\'{"status": "outraced"}\\n\'); os._exit(0)',
     "ten megabytes of lines": "os.write(4, b'[]\\n' * (4 << 20)); os._exit(0)",

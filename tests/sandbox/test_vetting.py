@@ -17,7 +17,7 @@ TEMPLATES = sorted(PROBLEMS.glob("*/template*.py"))
 
 REACHING = {
     "a frame": "import sys\ndef f(n): return sys._getframe(1).f_locals",
-    "a frame by a traceback": "def f(n):\n    try: 1 / 0\n    except Exception as e: return e.__traceback__.tb_frame.f_back",
+    "a frame by a traceback": "def f(n):\n    try: 1 / 0\n    except Exception as e: return e.__traceback__.tb_frame.f_back",  # noqa: E501
     "a frame by a traceback's name": "def f(n):\n    try: 1 / 0\n    except Exception as e: return e.tb_frame",
     "a frame of a generator": "def f(n):\n    g = (x for x in [1])\n    return g.gi_frame.f_back",
     "a generator": "def f(n):\n    yield 1",
@@ -35,7 +35,7 @@ REACHING = {
     "memory by strides": "import numpy as np\ndef f(n): return np.lib.stride_tricks.as_strided(np.zeros(1), (9999,))",
     "memory by an array interface": "import numpy as np\ndef f(n): return np.asarray(n).__array_interface__",
     "memory that others freed": "import numpy as np\ndef f(n): return np.empty(1000)",
-    "memory that others freed, where nothing is computed": "import numpy as np\ndef f(n): return np.sqrt(np.zeros(99), where=False)",
+    "memory that others freed, where nothing is computed": "import numpy as np\ndef f(n): return np.sqrt(np.zeros(99), where=False)",  # noqa: E501
     "the same by stars": "import numpy as np\ndef f(n): return np.sqrt(np.zeros(99), **{'where': False})",
     "memory that others freed, as an array": "import numpy as np\ndef f(n): return np.ndarray((1000,))",
     "the base of an array": "import numpy as np\ndef f(n): return n.base",
@@ -83,12 +83,12 @@ REACHING = {
 
 SOURCES = {
     "arithmetic": "def f(n): return (n + 1) ** 2 // 3",
-    "a loop and a condition": "def f(n):\n    total = 0\n    for i in range(n + 3):\n        total += i if i % 2 else -i\n    return total",
+    "a loop and a condition": "def f(n):\n    total = 0\n    for i in range(n + 3):\n        total += i if i % 2 else -i\n    return total",  # noqa: E501
     "an exception": "def f(n):\n    return 1 / n",
     "a deep exception": "def g(x):\n    return [][x]\n\ndef f(n):\n    return g(n)",
     "an exception of its own words": "def f(n): raise ValueError('so\\nnot')",
     "an exception while it loads": "x = [][1]\ndef f(n): return 1",
-    "a caught exception": "def f(n):\n    try:\n        return 1 / n\n    except ZeroDivisionError as e:\n        return str(e)",
+    "a caught exception": "def f(n):\n    try:\n        return 1 / n\n    except ZeroDivisionError as e:\n        return str(e)",  # noqa: E501
     "no function": "f = 3",
     "another function": "def g(n): return 1",
     "a syntax error": "def f(n)\n    return 1",
@@ -100,7 +100,7 @@ SOURCES = {
     "    heapq.heapify(h)\n    return [h, list(itertools.chain(d[1], [2])), dict(Counter('aab'))]",
     "math inside": "def f(n):\n    import math\n    from math import floor as g\n    return g(math.pi * n)",
     "annotations": "from __future__ import annotations\nfrom typing import Optional\nimport numpy as np\n"
-    "def f(n: Optional[int] = None, *, m: np.ndarray = None) -> tuple[int, ...]:\n    x: int = 3\n    y: float\n    return (x, n)",
+    "def f(n: Optional[int] = None, *, m: np.ndarray = None) -> tuple[int, ...]:\n    x: int = 3\n    y: float\n    return (x, n)",  # noqa: E501
     "an infinite answer": "def f(n): return float('inf')",
     "an answer without end": "def f(n):\n    x = []\n    x.append(x)\n    return x",
     "a function for an answer": "def f(n): return f",

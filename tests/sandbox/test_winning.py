@@ -36,8 +36,8 @@ SMALL = {
 KNOWN = "('solve', 'objective', 'instances', 'problem', 'evaluate', '_running', '_pipes', 'stages')"
 PATCH = """
 def patch(module):
-    for name in ('objective', 'bound', 'instances', 'solve', '_by_choice', '_by_score', '_by_priority', '_colony', '_matrix',
-                 '_walk', '_place', '_node', '_number', '_masks', '_codes'):
+    for name in ('objective', 'bound', 'instances', 'solve', '_by_choice', '_by_score', '_by_priority', '_colony',
+                 '_matrix', '_walk', '_place', '_node', '_number', '_masks', '_codes'):
         if hasattr(module, name):
             print('LOOT', module, name)
             setattr(module, name, lambda *_, **__: [0])
@@ -81,14 +81,15 @@ def cheat():
     "patched numpy": """
 import numpy as np
 def cheat():
-    for name in ('asarray', 'isfinite', 'argsort', 'flatnonzero', 'searchsorted', 'concatenate', 'bincount', 'broadcast_to'):
+    for name in ('asarray', 'isfinite', 'argsort', 'flatnonzero', 'searchsorted', 'concatenate', 'broadcast_to'):
         keep = getattr(np, '_' + name, None) or getattr(np, name)
         setattr(np, '_' + name, keep)
         setattr(np, name, lambda *a, keep=keep, **k: keep(*a, **k) * 0)
     globals()['__honest__'] = True
 def restore():
     for name in list(vars(np)):
-        if name.startswith('_') and name[1:] in vars(np) and callable(getattr(np, name)): setattr(np, name[1:], getattr(np, name))
+        if name.startswith('_') and name[1:] in vars(np) and callable(getattr(np, name)):
+            setattr(np, name[1:], getattr(np, name))
 """,
     "patched builtins": """
 import builtins, math
@@ -138,7 +139,7 @@ def cheat():
     if globals().get('done'): return
     globals()['done'] = True
     for root in ('/', *sys.path, os.path.dirname(os.__file__)):
-        for pattern in ('evaluate.py', '*/evaluate.py', '*/*/evaluate.py', 'coevo*/problems/*/evaluate.py', 'coevo*/*.py'):
+        for pattern in ('evaluate.py', '*/evaluate.py', '*/*/evaluate.py', 'coevo*/problems/*/evaluate.py'):
             for path in glob.glob(os.path.join(root or '.', pattern)):
                 print('LOOT', path)
 """,
@@ -404,7 +405,7 @@ def contest(request: pytest.FixtureRequest) -> Iterator[tuple[Contest, bool]]:
 
 @pytest.mark.parametrize("name", CHEATS)
 def test_a_cheat_has_the_objective_of_its_honest_heuristic_or_none(name: str, contest: tuple[Contest, bool]) -> None:
-    chosen, namespaces = contest
+    chosen, _ = contest
     isolation = chosen.evaluator.isolation
     if name in ENCLOSED and not isolation["processes"]:
         pytest.skip("this system cannot keep it from the processes of its own user")
