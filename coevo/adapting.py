@@ -6,15 +6,15 @@ Imports nothing heavy: plugins are imported to list them.
 from __future__ import annotations
 
 import asyncio
-import importlib
 import importlib.util
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from coevo.models import resolve
 from coevo.prompts import Prompts
 from coevo.records import Json, Perturbation, Request, Update
+from coevo.vocabulary import tokenizer_of
 
 if TYPE_CHECKING:
     from coevo.weights.derived import DerivedWeights
@@ -66,17 +66,13 @@ class AdaptingEngine:
         None where the model is not on disk or transformers is not installed; the engine then says what is missing.
 
         Raises:
-            UserError: there is no such model, or its tokenizer has no chat template.
+            UserError: there is no such model, or its tokenizer or chat template is of no use.
         """
         folder = resolve(model)
         if not isinstance(folder, Path) or importlib.util.find_spec("transformers") is None:
             return None
-        library: Any = importlib.import_module("transformers")
         chat = chat_options(options.get("chat_options"), options.get("enable_thinking"))
-        try:
-            prompts = Prompts(library.AutoTokenizer.from_pretrained(folder, local_files_only=True), chat)
-        except (OSError, ValueError, KeyError):
-            return None
+        prompts = Prompts(tokenizer_of(folder), chat)
         return lambda request: len(prompts(request).ids)
 
     def own_slot(self) -> asyncio.Lock:

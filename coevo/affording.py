@@ -39,7 +39,7 @@ def check_first_batch(
     services: RunServices,
     count: Counter | None = None,
 ) -> None:
-    """Refuse a budget that is too small for the first batch and the probe at the end.
+    """Refuse a budget that is too small for the first batch and the probe at the end, or ever to train after it.
 
     The updaters are asked for that batch, so they are of no more use to a run.
 
@@ -66,6 +66,8 @@ def check_first_batch(
         return
     prepared = planner.prepare(asked, tuple(parameters.ask(asked)) if asked.adapt else ())
     planner.refusal(prepared)
+    if getattr(contexts, "adapting_batches", 1):
+        planner.check_training(prepared, parameters.population)
 
 
 def token_counter(config: RunConfig, registries: Registries) -> Counter | None:

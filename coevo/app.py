@@ -10,8 +10,9 @@ import sys
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from typing import cast
 
-from coevo import discovery, holdout
+from coevo import consent, discovery, holdout
 from coevo.affording import check_first_batch
 from coevo.assembly import (
     DATE,
@@ -26,9 +27,10 @@ from coevo.assembly import (
     validate,
     with_date,
 )
+from coevo.codec import dumps
 from coevo.config import RunConfig, build, plugin_files
 from coevo.discovery import Plugins, Registries
-from coevo.errors import PluginError, RunError, RunInterrupted, UserError
+from coevo.errors import CoevoError, PluginError, RunError, RunInterrupted, UserError
 from coevo.evolve import Loop
 from coevo.folder import RunFolder, RunStore, check_free
 from coevo.inputs import changes, not_loaded, taken
@@ -41,6 +43,7 @@ from coevo.rollouts import Collector
 from coevo.services import Budget, RunServices
 from coevo.startup import Inputs, begin, described, settle
 from coevo.summary import summarize
+from coevo.text import is_terminal
 
 
 def run(config: RunConfig | Mapping[str, Json] | None = None, plugins: Plugins | None = None) -> dict[str, Json]:
@@ -89,10 +92,40 @@ def _claim(config: RunConfig) -> tuple[RunConfig, RunFolder]:
         path = run_path(config)
         named = config.model_copy(update={"name": path.name, "runs": str(path.parent)})
         try:
-            return named, RunFolder.create(path, named.to_toml_data())
+            folder = RunFolder.create(path, named.to_toml_data())
         except UserError:
             if config.name is not None or run_path(config) == path:
                 raise
+        else:
+            # Whoever begins a run may go on with it.
+            consent.remember(path, dumps(_named_by(folder)).encode())
+            return named, folder
+
+
+def allowed(folder: RunFolder, command: str = "resume") -> None:
+    """Refuse a run that this user did not begin here, unless it is wanted: to go on with it runs what it names.
+
+    Raises:
+        UserError: it is not wanted, or there is nobody to ask.
+    """
+    named = _named_by(folder)
+    places = [*named["plugins"], *([str(named["folder"])] if named["folder"] else [])]
+    told = f" ({', '.join(map(repr, places))})" if places else ""
+    what = f"what config.toml of run {folder.name!r} names{told}"
+    consent.obtain(folder.path, dumps(named).encode(), what, f"coevo {command} {folder.address} {consent.FLAG}")
+
+
+def _named_by(folder: RunFolder) -> dict[str, Json]:
+    """What of a run's configuration may run code or reach other machines; its numbers are free to be edited."""
+    config = folder.config()
+    task, engine = (config.get(str(config.get(part)), {}) for part in ("task", "engine"))
+    return {
+        "plugins": plugin_files(config),
+        "task": config.get("task"),
+        "folder": cast(dict[str, Json], task).get("folder") if isinstance(task, dict) else None,
+        "engine": config.get("engine"),
+        "options": engine,
+    }
 
 
 def resume(
@@ -117,7 +150,9 @@ def resume(
     """
     folder = RunFolder.find(run_name, runs)
     data = folder.config()
-    plugins = plugins or discovery.load(_extra_files(data))
+    if plugins is None:
+        allowed(folder)
+        plugins = discovery.load(_extra_files(data))
     if lacking := not_loaded(folder.info().get("inputs", {}), plugins):
         raise UserError(f"run {folder.name!r} began with {lacking}")
     registries = plugins.registries()
@@ -168,7 +203,7 @@ def parts(config: RunConfig, registries: Registries) -> Generator[tuple[Task, En
         check_model(config, registries)
         check_first_batch(config, task, (parameters, contexts), services)
         getattr(task, "start", lambda: None)()
-        if config.loggers and sys.stderr.isatty():
+        if config.loggers and is_terminal(sys.stderr):
             # Nothing else is shown for the seconds (or minutes, for large models) that this takes.
             print(
                 f"coevo: starting engine {config.engine!r} with model {config.model!r} …", file=sys.stderr, flush=True
@@ -180,9 +215,15 @@ def parts(config: RunConfig, registries: Registries) -> Generator[tuple[Task, En
 
 
 def _closing(stack: ExitStack, part: object) -> None:
-    close = getattr(part, "close", None)
-    if close is not None:
-        stack.callback(close)
+    """Close a part in the end; by then the run is on disk, so what fails there changes nothing about it."""
+
+    def end() -> None:
+        try:
+            getattr(part, "close", lambda: None)()
+        except CoevoError as error:
+            print(f"coevo: note: {error}; what was done before is kept", file=sys.stderr)
+
+    stack.callback(end)
 
 
 def _drive(
@@ -272,6 +313,8 @@ def _run_loop(
     observe("run_started", info=info)
     try:
         reason = asyncio.run(loop.run(history.generation, history.batch))
+        if loop.planner.untrained:
+            print(f"coevo: note: {loop.planner.untrained}", file=sys.stderr)
         if judge_best:
             _judge_best(loop, store)
         store.stop(reason, generation=loop.services.generation, batch=loop.services.batch)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from coevo.errors import CheckFailedError, RunError
-from coevo.files import read_own, write_atomic
+from coevo.files import open_own, read_own, write_atomic
 from coevo.frames import ChunkFile, read_chunks
 from coevo.interfaces import Ledger
 from coevo.records import Json, Rollout
@@ -111,7 +111,7 @@ class AskedChunks(ChunkFile):
             lines.append({"chunk": 0, "unanswered": _numbers(self.unanswered)})
         write_atomic(path, "".join(json.dumps(line) + "\n" for line in lines))
         super().__init__(rollouts / f"{place}{SUFFIX}")
-        self._notes = path.open("ab", buffering=0)
+        self._notes = open_own(path, "ab", 0)
 
     def asking(self, chunk: int, most: Ledger) -> None:
         """Note what a chunk is about to ask.

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import cast
 
 from coevo.config import RunConfig, problem_name
-from coevo.discovery import LOCAL_PLUGIN, Registries, load
+from coevo.dealing import MOST_ANSWERS
+from coevo.discovery import Registries, load, wanted_local
 from coevo.errors import UserError
 from coevo.interfaces import Brief, ContextUpdater, Engine, ParameterUpdater, Task
 from coevo.models import ALIASES, resolve
@@ -18,9 +19,6 @@ from coevo.planning import Planner
 from coevo.records import Json, Sampling
 from coevo.registry import Option
 from coevo.services import RunServices
-
-MOST_ANSWERS = 1_000_000
-"""Rollouts of one batch: a plan of more would not fit into memory."""
 
 
 def table_names(registries: Registries) -> list[str]:
@@ -131,15 +129,14 @@ def lasting_model(config: RunConfig, registries: Registries) -> str:
     own_names = inner in registries.engines and hasattr(registries.engines.entry(inner).factory, "check_model")
     return (
         config.model
-        if own_names or config.model in ALIASES or not (folder / "config.json").is_file()
+        if own_names or config.model in ALIASES or not os.path.isfile(folder / "config.json")
         else str(folder.absolute())
     )
 
 
 def local_files(config: RunConfig) -> tuple[str, ...]:
     """The run's plugin files by their full paths, that of the working folder among them: for other processes."""
-    local = Path.cwd() / LOCAL_PLUGIN
-    files = [*([local] if local.is_file() else []), *map(Path, config.plugins)]
+    files = [*wanted_local(Path.cwd()), *map(Path, config.plugins)]
     return tuple(dict.fromkeys(str(file.resolve()) for file in files))
 
 
@@ -154,7 +151,7 @@ def check_engine(
     Raises:
         UserError: the first thing that is wrong.
     """
-    registries = load(plugins).registries()
+    registries = load(plugins, local="known").registries()
     registries.engines.validate(name, options)
     _check_model(registries, name, model)
     return {option.name: option for option in registries.engines.options(name)}
@@ -172,7 +169,7 @@ def make_engine(name: str, options: Mapping[str, Json], *, model: str, plugins: 
     Raises:
         UserError: unknown name or option, wrong value, or a model that it cannot load.
     """
-    return load(plugins).registries().engines.create(name, options, model=model, plugins=tuple(plugins))
+    return load(plugins, local="known").registries().engines.create(name, options, model=model, plugins=tuple(plugins))
 
 
 def run_path(config: RunConfig) -> Path:

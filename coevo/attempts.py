@@ -26,6 +26,9 @@ from coevo.records import (
 )
 from coevo.seeds import derive
 
+ENGINE_ERROR = "engine_error"
+"""Finish reason of an answer that is none; its note says why. Its rollout has the status of that name."""
+
 
 def short(error: BaseException) -> str:
     """The error in a line."""
@@ -111,7 +114,12 @@ class Attempt:
     def advance(self, completions: Sequence[Completion]) -> None:
         """Give it the answers to what was pending."""
         assert self.episode is not None
-        self.steps += [step_of(r, c) for r, c in zip(self._requests, completions, strict=True)]
+        self.steps += [
+            step_of(r, c) for r, c in zip(self._requests, completions, strict=True) if c.finish_reason != ENGINE_ERROR
+        ]
+        for failed in (c for c in completions if c.finish_reason == ENGINE_ERROR):
+            self.result = EpisodeResult(ENGINE_ERROR, artifacts={"message": failed.note})
+            return
         self.notes += [c.note for c in completions if c.note]
         if any(c.finish_reason == "context_overflow" for c in completions):
             self.result = EpisodeResult(

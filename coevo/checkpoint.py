@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from coevo.errors import RunError, UserError
+from coevo.files import open_own, write_atomic
 from coevo.folder import why_not
 from coevo.models import NOTE as MODEL_NOTE
 from coevo.records import Json
@@ -155,7 +156,7 @@ def write_safetensors(path: Path, pieces: Mapping[str, Piece]) -> None:
         at += piece.size
     encoded = json.dumps(header, separators=(",", ":")).encode()
     encoded += b" " * (-len(encoded) % _ALIGNMENT)
-    with path.open("wb") as file:
+    with open_own(path, "xb") as file:
         file.write(len(encoded).to_bytes(8, "little") + encoded)
         for piece in pieces.values():
             file.write(piece.make())
@@ -164,16 +165,34 @@ def write_safetensors(path: Path, pieces: Mapping[str, Piece]) -> None:
 
 
 def _copy_rest(base: Path, out: Path) -> None:
-    """Everything beside the weights; not coevo's note, which is about the base's own."""
+    """Everything beside the weights; not coevo's note, which is about the base's own.
+
+    Raises:
+        UserError: a link leads out of the folder, whose place a stranger's run may have named.
+    """
     for path in sorted(base.iterdir()):
         # An index of another format than safetensors names files that are not copied.
         leave = path.suffix in _WEIGHTS or path.name.endswith(".index.json") or path.name in (MODEL_NOTE, NOTE)
         if path.is_file() and not leave:
-            shutil.copyfile(path, out / path.name)
+            shutil.copyfile(_inside(path, base), out / path.name)
     if (base / _TEMPLATES).is_dir():
         (out / _TEMPLATES).mkdir()
         for path in (base / _TEMPLATES).glob("*.jinja"):
-            shutil.copyfile(path, out / _TEMPLATES / path.name)
+            if path.is_file():
+                shutil.copyfile(_inside(path, base), out / _TEMPLATES / path.name)
+
+
+def _inside(path: Path, base: Path) -> Path:
+    """Where a file of a model folder really is: in the folder, or with the other files of a hub's cache."""
+    real, home = path.resolve(), base.resolve()
+    # <model>/snapshots/<revision>/config.json is a link to <model>/blobs/<digest>.
+    blobs = home.parent.parent / "blobs" if home.parent.name == "snapshots" else home
+    if not (real.is_relative_to(home) or real.is_relative_to(blobs)):
+        raise UserError(
+            f"cannot export: {str(path)!r} of the base model leads to {str(real)!r}, out of its folder; put a copy of "
+            "it there"
+        )
+    return real
 
 
 def _with_dtype(config: Mapping[str, object], dtype: DType) -> dict[str, object]:
@@ -189,7 +208,7 @@ def _with_dtype(config: Mapping[str, object], dtype: DType) -> dict[str, object]
 
 
 def _write_json(path: Path, value: Mapping[str, Json]) -> None:
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_atomic(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def _check_place(out: Path) -> None:

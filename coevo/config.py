@@ -23,7 +23,7 @@ import tomli_w
 from pydantic import Field
 
 from coevo.errors import UserError
-from coevo.files import read_text
+from coevo.files import read_toml
 from coevo.records import Json
 from coevo.registry import did_you_mean
 
@@ -104,6 +104,8 @@ class RunConfig(_Strict):
 
 TABLES = {"sampling": SamplingConfig, "probe": ProbeConfig, "rollouts": RolloutConfig}
 FIELDS = tuple(name for name in RunConfig.model_fields if name != "options")
+ALWAYS = ("task", "engine", "model", "param", "context", "generations", "seed")
+"""Keys that every run writes."""
 
 
 def read_file(path: Path) -> dict[str, Json]:
@@ -114,10 +116,7 @@ def read_file(path: Path) -> dict[str, Json]:
     """
     if not os.path.lexists(path):
         raise UserError(f"no configuration file {str(path)!r}; see the folder configs/ for examples")
-    try:
-        return tomllib.loads(read_text(path, "the configuration file"))
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{str(path)!r} is not valid TOML: {error}") from None
+    return read_toml(path, "the configuration file")
 
 
 def plugin_files(data: Mapping[str, Json]) -> list[str]:
@@ -144,7 +143,7 @@ def parse_assignment(text: str) -> tuple[list[str], Json]:
         raise UserError(f"--set {text!r} is no assignment; write it as --set plugin.option=value")
     try:
         value = tomllib.loads(f"value = {raw}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         value = raw
     return path, value
 
@@ -194,6 +193,24 @@ def build(data: Mapping[str, Json], tables: Sequence[str]) -> RunConfig:
         raise UserError(_explain(error)) from None
 
 
+def check_own(data: Mapping[str, Json]) -> None:
+    """Refuse what is no resolved configuration: `data` of `RunConfig.to_toml_data`, as far as no plugin is needed.
+
+    Raises:
+        UserError: a key that every run has is not there, or a value is of the wrong type or range.
+    """
+    own = {key: value for key, value in data.items() if key in FIELDS}
+    for key, value in data.items():
+        if key not in own and not isinstance(value, dict):
+            raise UserError(f"unknown configuration key {key!r}{did_you_mean(key, FIELDS)}")
+    if lacking := [key for key in ALWAYS if key not in own]:
+        raise UserError(f"key {lacking[0]!r} is missing")
+    try:
+        RunConfig.model_validate(own)
+    except pydantic.ValidationError as error:
+        raise UserError(_explain(error)) from None
+
+
 def _expand_task(own: dict[str, Json], options: dict[str, dict[str, Json]], tables: Sequence[str]) -> None:
     """A task given as the folder of a problem is the task `FOLDER_TASK` with that folder."""
     task = own.get("task")
@@ -230,6 +247,8 @@ def _explain(error: pydantic.ValidationError) -> str:
     if first["type"] == "extra_forbidden":
         model = TABLES.get(str(first["loc"][0]), RunConfig)
         return f"unknown configuration key {where!r}{did_you_mean(str(first['loc'][-1]), list(model.model_fields))}"
+    if first["type"] == "string_pattern_mismatch":
+        return f"{where} got {first['input']!r}: expected a name or path without line breaks and control characters"
     said = first["msg"]
     return f"{where} got {_shown(first['input'])}: {said[0].lower()}{said[1:]}"
 

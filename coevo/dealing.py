@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import overload
 
 from coevo.errors import PluginError
 from coevo.interfaces import Task
@@ -18,6 +20,9 @@ from coevo.seeds import sampling_seed
 
 SPLITS = ("train", "validation")
 """What batches are made of. A list of what may be, because a task may know its test split by other names too."""
+
+MOST_ANSWERS = 1_000_000
+"""Rollouts of one batch: a plan of more would not fit into memory."""
 
 FEW = 20
 """Ids that a message may list."""
@@ -102,23 +107,55 @@ class Prepared:
     members: tuple[Perturbation, ...]
     examples: Sequence[Example]
     settings: PlanSettings
-    chunks: Sequence[Chunk]
+    chunks: Plan
 
     @property
     def size(self) -> int:
         """Planned rollouts."""
-        return sum(len(chunk.cells) for chunk in self.chunks)
+        return self.chunks.size
 
 
-def plan(batch: Batch, examples: Sequence[Example], members: int, settings: PlanSettings) -> list[Chunk]:
+class Plan(Sequence[Chunk]):
     """All chunks of a batch in order, members one after the other.
 
-    Args:
-        batch: what to roll out.
-        examples: the batch's examples in order.
-        members: population of this batch; 0 is the centre alone.
-        settings: seeds and sizes.
+    They are made when the first is looked at: there may be a million rollouts, and no budget for them.
+
+    Attributes:
+        size: rollouts.
     """
+
+    def __init__(self, batch: Batch, examples: Sequence[Example], members: int, settings: PlanSettings) -> None:
+        """The plan of a batch.
+
+        Args:
+            batch: what to roll out.
+            examples: the batch's examples in order.
+            members: population of this batch; 0 is the centre alone.
+            settings: seeds and sizes.
+        """
+        self._of = batch, examples, members, settings
+        if batch.pairing == "zip" and members:
+            contexts = _slots(len(batch.contexts), members, settings.answers)
+        else:
+            contexts = len(batch.contexts) * batch.samples * max(members, 1)
+        self.size = contexts * len(examples)
+
+    @cached_property
+    def _chunks(self) -> list[Chunk]:
+        return _expanded(*self._of)
+
+    @overload
+    def __getitem__(self, index: int) -> Chunk: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Chunk]: ...
+    def __getitem__(self, index: int | slice) -> Chunk | list[Chunk]:
+        return self._chunks[index]
+
+    def __len__(self) -> int:
+        return len(self._chunks)
+
+
+def _expanded(batch: Batch, examples: Sequence[Example], members: int, settings: PlanSettings) -> list[Chunk]:
     zipped = batch.pairing == "zip" and members > 0
     deal = _deal_zip if zipped else _deal_cross
     hands = deal(batch, len(examples), max(members, 1), settings.answers)
@@ -152,10 +189,13 @@ def _deal_cross(batch: Batch, examples: int, members: int, answers: int) -> list
 def _deal_zip(batch: Batch, examples: int, members: int, answers: int) -> list[list[tuple[int, int, int]]]:
     """Blocks of `answers` contexts to the members in turn; contexts repeat until every member has a block."""
     count = len(batch.contexts)
-    blocks = max(members, -(-count // answers))
-    slots = max(count, members * answers) if blocks == members else count
     hands: list[list[tuple[int, int, int]]] = [[] for _ in range(members)]
-    for slot in range(slots):
+    for slot in range(_slots(count, members, answers)):
         context, repeat = slot % count, slot // count
         hands[(slot // answers) % members] += [(context, e, repeat) for e in range(examples)]
     return hands
+
+
+def _slots(contexts: int, members: int, answers: int) -> int:
+    """How many contexts are dealt, those that are repeated among them."""
+    return max(contexts, members * answers)

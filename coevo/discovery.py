@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import difflib
+import importlib.machinery
 import importlib.util
 import inspect
 import os
 import sys
+import types
 import zlib
-from collections.abc import Callable, Iterable
+from asyncio import CancelledError
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from importlib.metadata import Distribution, EntryPoint, distributions
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pluggy
 
-from coevo import contracts, hookspecs
+from coevo import consent, contracts, hookspecs
 from coevo.errors import CoevoError, PluginError, UserError
 from coevo.faults import told
 from coevo.files import check_source
@@ -30,8 +33,14 @@ GROUP = "coevo"
 LOCAL_PLUGIN = "coevo_plugin.py"
 LOCAL_MODULE = "coevo_local_"
 """How the names of modules begin that are plugin files."""
+Local: TypeAlias = Literal["ask", "known", "never"]
+"""Whether the plugin file of the working folder is loaded: once the user wants it, only where that is known, or not."""
 _NEAR = 0.85
 """Likeness from which on a name is taken for that of a hook."""
+
+
+WITHHELD = "it is code found in this folder that you have never run"
+"""Why the plugin file of the working folder was left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +91,11 @@ class Plugins:
         """Plugins that did not load."""
         return [plugin for plugin in self.found if plugin.error]
 
+    @property
+    def withheld(self) -> bool:
+        """Whether the plugin file of the working folder was left out, because the user has not said to run it."""
+        return any(plugin.error == WITHHELD for plugin in self.found)
+
     def registries(self) -> Registries:
         """Let every plugin register.
 
@@ -123,7 +137,7 @@ def notify(
     for impl in _implementations(manager, hook):
         try:
             impl.function(**{name: arguments[name] for name in impl.argnames})
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's observer must not end a run
+        except (Exception, SystemExit, CancelledError) as error:  # noqa: BLE001 - a stranger's observer must not end a run
             on_error(impl.plugin_name, error)
 
 
@@ -134,22 +148,29 @@ def new_manager() -> pluggy.PluginManager:
     return manager
 
 
-def load(extra_files: Iterable[str | Path] = (), folder: Path | None = None) -> Plugins:
+def load(extra_files: Iterable[str | Path] = (), folder: Path | None = None, local: Local = "ask") -> Plugins:
     """Find and load plugins: entry points of group `coevo`, `coevo_plugin.py` in `folder`, `extra_files`.
 
     `COEVO_PLUGINS=es,eoh` limits entry points to those names. A third-party plugin that cannot be imported
     or whose hooks are wrong is recorded in `found` with its error; a plugin that the user named on the
     command line raises.
 
+    Args:
+        extra_files: files that the user named, or has said to run.
+        folder: the working folder by default.
+        local: whether the plugin file of the folder is loaded; where it is only not known to be wanted, it is recorded
+            in `found` as left out.
+
     Raises:
         PluginError: a file given by the user is missing or broken; `COEVO_PLUGINS` names an unknown plugin.
+        UserError: the folder's plugin file is not wanted, or there is nobody to ask.
     """
     # What a plugin prints while it is imported is no output of a command.
     with redirect_stdout(sys.stderr):
-        return _load(extra_files, folder)
+        return _load(extra_files, folder, local)
 
 
-def _load(extra_files: Iterable[str | Path], folder: Path | None) -> Plugins:
+def _load(extra_files: Iterable[str | Path], folder: Path | None, local: Local) -> Plugins:
     manager = new_manager()
     plugins = Plugins(manager)
     points = entry_points()
@@ -160,12 +181,37 @@ def _load(extra_files: Iterable[str | Path], folder: Path | None) -> Plugins:
     for name, (point, distribution) in points.items():
         if not wanted or name in wanted:
             _load_entry_point(plugins, name, point, distribution)
-    local = (folder or Path.cwd()) / LOCAL_PLUGIN
-    files = [*([local] if local.is_file() else []), *(Path(f) for f in extra_files)]
+    named = [Path(f) for f in extra_files]
+    files = [*_local_file(plugins, folder or Path.cwd(), local, named), *named]
     for path in {path.resolve(): path for path in files}.values():
         name = path.stem if manager.get_plugin(path.stem) is None else str(path)
         _register(plugins, name, _import_file(path), str(path))
     return plugins
+
+
+def _local_file(plugins: Plugins, folder: Path, local: Local, named: Sequence[Path]) -> list[Path]:
+    """The plugin file of a folder, if there is one and it is to be loaded. One that was named needs no word."""
+    path = folder / LOCAL_PLUGIN
+    if local == "never" or not path.is_file():
+        return []
+    if path.resolve() in {file.resolve() for file in named}:
+        return [path]
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return [path]  # what is wrong with it is said where it is loaded
+    if local == "known" and not consent.is_known(path, content) and not consent.trusted():
+        plugins.found.append(Plugin(path.stem, str(path), WITHHELD))
+        return []
+    mend = f"{consent.FLAG}, or --plugin {LOCAL_PLUGIN}, or {consent.VARIABLE}=1 in the environment"
+    consent.obtain(path, content, f"the plugin file {str(path)!r} of this folder", mend)
+    return [path]
+
+
+def wanted_local(folder: Path) -> list[Path]:
+    """The plugin file of a folder where the user is known to want it: for other processes of a run."""
+    path = folder / LOCAL_PLUGIN
+    return [path] if path.is_file() and consent.is_known(path, path.read_bytes()) else []
 
 
 def entry_points() -> dict[str, tuple[EntryPoint, Distribution]]:
@@ -203,6 +249,7 @@ def _load_entry_point(plugins: Plugins, name: str, point: EntryPoint, distributi
 
 def _register(plugins: Plugins, name: str, module: object, source: str) -> None:
     manager = plugins.manager
+    check_signatures(module, f"plugin {name!r} ({source})")
     try:
         manager.register(module, name)
     except (pluggy.PluginValidationError, ValueError) as error:
@@ -211,6 +258,26 @@ def _register(plugins: Plugins, name: str, module: object, source: str) -> None:
         raise PluginError(f"plugin {name!r} ({source}): {_one_line(error)}") from error
     check_hooks(manager, module, f"plugin {name!r} ({source})")
     plugins.found.append(Plugin(name, source, notes=tuple(unmarked(module))))
+
+
+def check_signatures(plugin: object, who: str) -> None:
+    """Refuse a plugin, before it is registered, with a hook that could not be called.
+
+    Raises:
+        PluginError: which, and how it is written.
+    """
+    for name in _hooks():
+        hook = getattr(plugin, name, None)
+        if not inspect.isroutine(hook) or not hasattr(hook, f"{hookspecs.PROJECT}_impl"):
+            continue
+        known = list(inspect.signature(getattr(hookspecs, name)).parameters)
+        right = f"write it as: def {name}({', '.join([*['self'] * inspect.ismethod(hook), *known])})"
+        if inspect.iscoroutinefunction(hook):
+            raise PluginError(f"{who}: hook {name}() is an async function; {right}")
+        for parameter in inspect.signature(hook).parameters.values():
+            filled = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+            if parameter.name not in known and parameter.default is parameter.empty and not filled:
+                raise PluginError(f"{who}: hook {name}() has no argument {parameter.name!r}; {right}")
 
 
 def check_hooks(manager: pluggy.PluginManager, plugin: object, who: str) -> None:
@@ -261,6 +328,17 @@ def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())
 
 
+class _Exactly(importlib.machinery.SourceFileLoader):
+    """Runs what was read, and no bytecode beside it that somebody else may have compiled from something else."""
+
+    def __init__(self, name: str, path: str, content: bytes) -> None:
+        super().__init__(name, path)
+        self._content = content
+
+    def get_code(self, fullname: str) -> types.CodeType:
+        return self.source_to_code(self._content, self.path)
+
+
 def _import_file(path: Path) -> object:
     if path.is_dir():
         raise PluginError(
@@ -278,7 +356,9 @@ def _import_file(path: Path) -> object:
     if known is not None and Path(str(known.__file__)).resolve() != path.resolve():
         # Two files of one name are two modules: what looks a class up by its module finds its own.
         name = f"{name}_{zlib.crc32(os.fsencode(path.resolve())):08x}"
-    spec = importlib.util.spec_from_file_location(name, path)
+    content = path.read_bytes()
+    consent.remember(path, content)
+    spec = importlib.util.spec_from_file_location(name, path, loader=_Exactly(name, str(path), content))
     if spec is None or spec.loader is None:
         raise PluginError(f"{str(path)!r} is no Python file; --plugin takes one that implements hooks")
     module = importlib.util.module_from_spec(spec)

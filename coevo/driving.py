@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any, cast
 
-from coevo.attempts import Attempt, short, step_of
+from coevo.attempts import ENGINE_ERROR, Attempt, short, step_of
 from coevo.endpoint import serve
 from coevo.errors import CoevoError
 from coevo.interfaces import Endpoint
@@ -100,7 +100,11 @@ class EpisodePolicy:
         self._answered += [
             (place + i, step_of(request, answer))
             for i, (request, answer) in enumerate(zip(asked, answers, strict=True))
+            if answer.finish_reason != ENGINE_ERROR
         ]
+        for failed in (answer for answer in answers if answer.finish_reason == ENGINE_ERROR):
+            self.failure = EngineFailedError(failed.note)
+            raise self.failure
         self.notes += [answer.note for answer in answers if answer.note]
         self.overflowed |= any(answer.finish_reason == "context_overflow" for answer in answers)
         return answers
@@ -187,6 +191,10 @@ def _take(attempt: Attempt, outcome: Any) -> None:
         return
     match outcome:
         case (EpisodeResult() as result, Trajectory() as trajectory):
+            if (count := len(trajectory.steps)) > attempt.calls:
+                error = ValueError(f"run() gave {count:,} steps; its task's brief says max_calls = {attempt.calls}")
+                attempt.fail("judge_error", error)
+                return
             attempt.result = result
             if len(trajectory.steps) >= len(attempt.steps):
                 attempt.steps = list(trajectory.steps)

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
-from coevo.buffer import default_credit
+from coevo.buffer import default_credit, with_credits
 from coevo.errors import RunError
 from coevo.interfaces import Brief, ContextUpdater, Engine, ParameterUpdater, Task
-from coevo.outcome import best_of, lost, objective_of, report_of
+from coevo.outcome import best_of, copied, copied_buffer, lost, objective_of, report_of
 from coevo.planning import Planner, Prepared
 from coevo.records import Batch, BatchReport, Best, Buffer, GenerationReport, Rollout, Update
 from coevo.rollouts import Collector
@@ -96,14 +96,15 @@ class Loop:
         everything = await self._collect(prepared, chunks)
         moved = getattr(self.engine, "moved", None)
         share = moved(prepared.members[0]) if moved and prepared.members else None
-        buffer = Buffer(prepared.batch, prepared.members, everything, share)
-        credit = getattr(self.contexts, "credit", None)
+        own = Buffer(prepared.batch, prepared.members, everything, share)
+        buffer, credit = copied_buffer(own), getattr(self.contexts, "credit", None)
         buffer = credit(buffer) if credit else default_credit(buffer, self.brief.failure)
-        update = self.parameters.tell(buffer) if buffer.batch.adapt else None
+        own = with_credits(own, [rollout.credit for rollout in buffer.rollouts])
+        update = self.parameters.tell(buffer) if own.batch.adapt else None
         self.contexts.tell(buffer)
         if update is not None:
             self.engine.apply(update)
-        return self._commit(buffer, update, started)
+        return self._commit(own, update, started)
 
     async def _collect(self, prepared: Prepared, chunks: AbstractContextManager[Chunks]) -> tuple[Rollout, ...]:
         g, tries = self.services.generation, self.collector.tries
@@ -111,7 +112,7 @@ class Loop:
         with chunks as kept:
             tries.keep(kept)
             for rollouts in kept.chunks:
-                self.observe("rollouts_finished", generation=g, rollouts=rollouts)
+                self.observe("rollouts_finished", generation=g, rollouts=tuple(map(copied, rollouts)))
 
             def check() -> None:
                 if reason := lost(kept.chunks, len(kept.chunks) == len(prepared.chunks), first):
@@ -120,7 +121,7 @@ class Loop:
 
             def finished(rollouts: Sequence[Rollout]) -> None:
                 tries.save(rollouts)
-                self.observe("rollouts_finished", generation=g, rollouts=rollouts)
+                self.observe("rollouts_finished", generation=g, rollouts=tuple(map(copied, rollouts)))
                 check()
 
             await self.collector.collect(prepared, prepared.chunks[len(kept.chunks) :], finished)

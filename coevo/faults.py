@@ -6,6 +6,8 @@ import sysconfig
 import traceback
 from pathlib import Path
 
+from coevo.text import printable
+
 _CORE = Path(__file__).parent
 _LIBRARY = tuple(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib"))
 _INSTALLED = ("site-packages", "dist-packages")
@@ -28,8 +30,8 @@ def place(error: BaseException) -> str:
 
 
 def told(error: BaseException, limit: int = 300) -> str:
-    """An exception in one line with its place; the message is cut at `limit` characters."""
-    said = " ".join(str(error).split())
+    """An exception in one line that acts on no terminal, with its place; the message is cut at `limit` characters."""
+    said = printable(" ".join(str(error).split()))
     text = f"{type(error).__name__}: {said}"[:limit] if said else type(error).__name__
     at = place(error)
     return f"{text} ({at})" if at else text

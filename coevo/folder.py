@@ -6,28 +6,34 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
-import json
 import os
 import shlex
 import shutil
+import stat
+import sys
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from coevo.asked import SUFFIX, AskedChunks, unbooked
 from coevo.codec import dumps, to_json
-from coevo.config import read_file, to_toml
+from coevo.config import check_own, to_toml
 from coevo.errors import CheckFailedError, UserError
-from coevo.files import write_atomic
+from coevo.files import LEFTOVERS, open_own, read_own, read_toml, write_atomic
+from coevo.forms import BEST, CONFIG, INFO, check, loads
 from coevo.interfaces import BestFiles, Ledger, Task
 from coevo.journal import History, Journal, update_to_json
 from coevo.records import Batch, BatchReport, Best, Buffer, Json, Rollout, Update
 from coevo.registry import did_you_mean
 from coevo.services import Unbooked, place_of
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 PARTS = ("rollouts", "contexts", "best")
 """Folders of a run, there before its configuration."""
@@ -87,9 +93,11 @@ class RunFolder:
 
         Raises:
             UserError: there is none, with a did-you-mean.
+            CheckFailedError: a link leads out of it.
         """
         for path in (Path(runs) / run, Path(run)):
-            if os.path.isfile(path / "config.toml"):
+            if _is_run(path):
+                check_unlinked(path)
                 return cls(path)
         if os.path.exists(run) and not os.path.isfile(os.path.join(run, "study.json")):
             raise UserError(f"{run!r} is no run: a run is a folder with a config.toml and a journal.jsonl, or its name")
@@ -98,13 +106,34 @@ class RunFolder:
                 made = min(study.glob("**/config.toml"), default=None)
                 such = f", such as {shlex.quote(str(made.parent))}" if made else ", of which there are none yet"
                 raise UserError(f"{run!r} is a study and no run; name one of its runs{such}")
-        known = sorted(p.parent.name for p in Path(runs).glob("*/config.toml"))
+        known = _names(runs)
         hint = did_you_mean(run, known) or "; there are none yet, start one with: coevo run"
         raise UserError(f"no run named {run!r} in {runs!r}{hint}")
 
     def config(self) -> dict[str, Json]:
-        """The resolved configuration."""
-        return read_file(self.path / "config.toml")
+        """The resolved configuration.
+
+        Raises:
+            CheckFailedError: it is damaged: no run wrote it so.
+        """
+        path = self.path / "config.toml"
+        try:
+            data = read_toml(path)
+            check(data, CONFIG, repr(str(path)))
+            check_own(data)
+        except UserError as error:
+            said = str(error)
+            raise CheckFailedError(
+                f"{said if str(path) in said else f'{str(path)!r}: {said}'}; the run's folder is damaged"
+            ) from None
+        return data
+
+    def best(self) -> dict[str, Json]:
+        """`best/best.json`; empty before anything valid was found, and where it is damaged: the journal says it too."""
+        try:
+            return read_object(self.path / "best" / "best.json", BEST)
+        except CheckFailedError:
+            return {}
 
     def info(self) -> dict[str, Json]:
         """`run.json`; empty before the engine was ready.
@@ -112,14 +141,7 @@ class RunFolder:
         Raises:
             CheckFailedError: it is damaged.
         """
-        path = self.path / "run.json"
-        try:
-            info: Json = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        except (OSError, ValueError, RecursionError):
-            info = None
-        if not isinstance(info, dict):
-            raise CheckFailedError(f"{str(path)!r} holds no JSON object; the run's folder is damaged")
-        return cast(dict[str, Any], info)
+        return read_object(self.path / "run.json", INFO)
 
     def write_info(self, info: Mapping[str, Json]) -> None:
         """Write `run.json`."""
@@ -131,9 +153,11 @@ class RunFolder:
 
         Raises:
             UserError: another process has it.
+            CheckFailedError: a link leads out of it.
         """
+        check_unlinked(self.path)
         try:
-            file = (self.path / "lock").open("a+")
+            file = open_own(self.path / "lock", "a+b", 0)
         except OSError as error:
             raise UserError(f"cannot write in the run's folder {str(self.path)!r}: {error.strerror}") from None
         with file:
@@ -142,29 +166,27 @@ class RunFolder:
             except BlockingIOError:
                 file.seek(0)
                 raise UserError(
-                    f"run {self.name!r} is going in process {file.read().strip()}; "
+                    f"run {self.name!r} is going in process {file.read(20).decode(errors='replace').strip()}; "
                     f"watch it with: coevo show {self.address}"
                 ) from None
             file.truncate(0)
-            file.write(str(os.getpid()))
-            file.flush()
+            file.write(str(os.getpid()).encode())
             yield
 
     def is_locked(self) -> bool:
         """Whether a process holds the run now."""
-        path = self.path / "lock"
-        if not path.is_file():
-            return False
-        with path.open("r") as file:
-            try:
+        try:
+            with open_own(self.path / "lock", "rb") as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False  # no lock that a process of coevo could hold
         return False
 
     def has_rollouts(self) -> bool:
         """Whether anything was answered: an empty file holds a place only."""
-        return any(path.stat().st_size > 0 for path in (self.path / "rollouts").iterdir())
+        return any(path.stat().st_size > 0 for path in (self.path / "rollouts").glob("*"))
 
     def chunk_file(self, generation: int, batch: int, probe: bool = False) -> Path:
         """Where the rollouts of a batch, or of the probe before it, are."""
@@ -180,12 +202,67 @@ class RunFolder:
         return unbooked(self.path / ASKED, self.path / "rollouts", committed)
 
 
+def _is_run(path: Path) -> bool:
+    try:
+        return stat.S_ISREG((path / "config.toml").stat().st_mode)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
+            return False
+        raise UserError(f"run {str(path)!r} cannot be read: {error.strerror}") from None
+
+
+def _names(runs: str) -> list[str]:
+    """The names of the runs in a folder, none where there is no such folder."""
+    try:
+        return sorted(name for name in os.listdir(runs) if os.path.isfile(os.path.join(runs, name, "config.toml")))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise UserError(
+            f"--runs got {runs!r}, which cannot be read: {error.strerror}; expected the folder of the runs"
+        ) from None
+
+
+def read_object(path: Path, form: TypeAdapter[Any]) -> dict[str, Json]:
+    """A JSON object of a run's folder, empty where there is no such file.
+
+    Raises:
+        CheckFailedError: it is none, or does not look like `form`; names the key.
+    """
+    data = read_own(path)
+    if not data and not os.path.lexists(path):
+        return {}
+    try:
+        value = loads(data)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise CheckFailedError(f"{str(path)!r} holds no JSON object; the run's folder is damaged")
+    check(value, form, repr(str(path)))
+    return cast(dict[str, Json], value)
+
+
+def check_unlinked(path: Path) -> None:
+    """Refuse a run in which a name that coevo reads and writes is a link; the folder itself may be one.
+
+    Raises:
+        CheckFailedError: which.
+    """
+    for name in (*PARTS, "anchors", "config.toml", "run.json", "journal.jsonl", ASKED, "lock"):
+        if os.path.islink(path / name):
+            raise CheckFailedError(
+                f"{str(path / name)!r} is a symbolic link, which may lead anywhere; put what it names in its place to "
+                "use this run"
+            )
+
+
 def clear_stillborn(path: Path) -> None:
     """Remove a run's folder in which a kill left nothing, not even a configuration; never one that holds anything."""
     if not os.path.isdir(path) or os.path.islink(path) or os.path.lexists(path / "config.toml"):
         return
     with suppress(OSError):
-        (path / "config.toml.new").unlink(missing_ok=True)
+        for unfinished in path.glob(LEFTOVERS):
+            unfinished.unlink()
         for part in PARTS:
             with suppress(FileNotFoundError):
                 (path / part).rmdir()
@@ -240,13 +317,28 @@ class RunStore:
         self.folder = folder
         self.task = task
         self.unbooked = unbooked or Unbooked()
+        self._unread: set[str] = set()
 
     def open_chunks(self, generation: int, batch: int, asked: Batch) -> AskedChunks:
         """Write the batch's contexts, then open its chunks."""
+        self._note_unread(asked)
         lines = [dumps({"id": c.id, **to_json(c)}) for c in asked.contexts]
         name = f"g{generation:04d}-b{batch:02d}.jsonl"
         write_atomic(self.folder.path / "contexts" / name, "\n".join(lines) + "\n")
         return self._open(place_of(generation, batch))
+
+    def _note_unread(self, asked: Batch) -> None:
+        """Say, once, which components of contexts the task does not read, if it tells which it does."""
+        read = list(self.task.brief().components)
+        given = dict.fromkeys(name for context in asked.contexts for name in context.components)
+        for name in given if read else ():
+            if name not in read and name not in self._unread:
+                self._unread.add(name)
+                print(
+                    f"coevo: note: the context has a component {name!r}, which is not among the brief's components of "
+                    f"the task, so that the model may never see it{did_you_mean(name, read)}",
+                    file=sys.stderr,
+                )
 
     def open_probe(self, generation: int, batch: int) -> AskedChunks:
         """The chunks of the probe before that batch; its context is the task's own."""

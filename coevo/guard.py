@@ -6,6 +6,7 @@ bracket, and every such fault is one line that names the plugin, the method, wha
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -142,10 +143,19 @@ class _Faults:
         pass
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if isinstance(error, SystemExit) and Exception in self._rule.passes:
-            raise RuntimeError(f"SystemExit: {error}") from error
         if error is None or isinstance(error, (CoevoError, *self._rule.passes)):
             return
-        if isinstance(error, Exception | SystemExit):
-            turned = self._rule.turn(error, self._arguments) if isinstance(error, Exception) else None
-            raise (turned or PluginError)(f"{self._who} raised {told(error)}") from error
+        if not isinstance(error, Exception):
+            if not (isinstance(error, SystemExit) or self._cancels(error)):
+                return
+            if Exception in self._rule.passes:
+                raise RuntimeError(f"{type(error).__name__}: {error}".removesuffix(": ")) from error
+        turned = self._rule.turn(error, self._arguments) if isinstance(error, Exception) else None
+        raise (turned or PluginError)(f"{self._who} raised {told(error)}") from error
+
+    def _cancels(self, error: BaseException) -> bool:
+        """Whether it is a `CancelledError` that nobody sent: whoever waits for what raised it would wait for ever."""
+        if not isinstance(error, asyncio.CancelledError):
+            return False
+        task = asyncio.current_task() if self._rule.is_async else None
+        return task is None or not task.cancelling()

@@ -43,6 +43,11 @@ def hash_of(path: Path) -> str:
         return f"unreadable: {error.strerror}"
 
 
+def changed(what: str, was: object, is_now: object) -> str:
+    """The phrase for anything else that is not as it was."""
+    return f"{what} was {was} when the run began and is {is_now}"
+
+
 def differing(before: Mapping[str, str], now: Mapping[str, str], whose: str) -> list[str]:
     """A phrase for every file that has changed, has come or has gone."""
     words: list[str] = []

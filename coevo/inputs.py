@@ -16,7 +16,7 @@ from typing import Any, cast
 from coevo.assembly import inner_engine
 from coevo.config import FOLDER_TASK, RunConfig
 from coevo.discovery import LOCAL_MODULE, Plugins, Registries
-from coevo.hashes import Hashes, differing, folder_files, hash_of
+from coevo.hashes import Hashes, changed, differing, folder_files, hash_of
 from coevo.records import Json
 
 _OWN = "coevo "
@@ -28,7 +28,7 @@ ENVIRONMENT = (
 )  # fmt: skip
 """How the names of variables begin that change what is computed."""
 _SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD", "AUTH")
-_HARMLESS = ("COEVO_CACHE", "COEVO_EVALUATIONS", "COEVO_TRACEBACK")
+_HARMLESS = ("COEVO_CACHE", "COEVO_EVALUATIONS", "COEVO_TRACEBACK", "COEVO_TRUST")
 
 FREE = ("anchor_seconds", "judge_best", "loggers", "name", "plugins", "runs")
 """Keys of a configuration that change no rollout; what plugin files hold is compared by itself."""
@@ -111,9 +111,7 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any], loggers: object =
     for name in sorted({*before["environment"], *now["environment"]}):
         was, is_now = before["environment"].get(name), now["environment"].get(name)
         if was != is_now:
-            found.notes.append(
-                f"environment variable {name} was {_told(was)} when the run began and is {_told(is_now)}"
-            )
+            found.notes.append(changed(f"environment variable {name}", _told(was), _told(is_now)))
     return found
 
 
@@ -127,7 +125,7 @@ def _compare_config(found: Changes, before: Mapping[str, Json], now: Mapping[str
         top = key.partition(".")[0]
         if top in FREE or top in loggers or was.get(key) == is_now.get(key):
             continue
-        said = f"{key} in config.toml was {_told_key(was, key)} when the run began and is {_told_key(is_now, key)}"
+        said = changed(f"{key} in config.toml", _told_key(was, key), _told_key(is_now, key))
         if key in LENGTHS:
             found.notes.append(f"{said}; schedules over the whole run go on by the new one")
         else:
@@ -161,7 +159,7 @@ def _compare_plugins(found: Changes, before: Mapping[str, Any], now: Mapping[str
         if versioned and was["source"].startswith(_OWN) and is_now["source"].startswith(_OWN):
             continue  # said once, of coevo itself
         if versioned:
-            told.append(f"plugin {name!r} was {was['source']} when the run began and is {is_now['source']}")
+            told.append(changed(f"plugin {name!r}", was["source"], is_now["source"]))
         else:
             # Of modules beside it those that were loaded then and are now: which these are is no one's choice.
             both = was["beside"].keys() & is_now["beside"].keys()

@@ -63,6 +63,16 @@ def leave_soon(last_words: str = "") -> None:
     _timers.append(timer)
 
 
+def leave_at_once() -> None:
+    """From now on a signal ends the process without a word: all is said, and only threads are waited for."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        os._exit(INTERRUPTED)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, leave)
+
+
 @contextmanager
 def staying() -> Generator[None]:
     """Around a whole run: if it ends in time, what the process does after it is its own affair."""

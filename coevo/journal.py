@@ -15,11 +15,12 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 from coevo.codec import best_from_json, dumps, report_from_json
 from coevo.errors import CheckFailedError
-from coevo.files import read_own
+from coevo.files import open_own, read_own
+from coevo.forms import LINE, check, loads
 from coevo.interfaces import Ledger
 from coevo.records import BatchReport, Best, DenseUpdate, GradientUpdate, Json, SeedsUpdate, Update
 
@@ -54,6 +55,18 @@ def update_from_json(data: Mapping[str, Json] | None) -> Update | None:
     return UPDATE_KINDS[data["kind"]](**fields)
 
 
+def update_of(line: Mapping[str, Json]) -> Update | None:
+    """The update of a batch's line.
+
+    Raises:
+        CheckFailedError: there is no such update.
+    """
+    try:
+        return update_from_json(line["update"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckFailedError(f"{label(line)}: its update is none ({error}); the journal is damaged") from None
+
+
 def check_of(line: Mapping[str, Json]) -> str:
     """sha256 of the line's canonical JSON without `time` and `check`."""
     kept = {k: v for k, v in line.items() if k not in ("time", "check")}
@@ -64,20 +77,24 @@ def check_of(line: Mapping[str, Json]) -> str:
 def _parse(text: bytes) -> dict[str, Json] | None:
     """A line as an object, None if it is none or holds what JSON has not (NaN)."""
     try:
-        line = json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError):
+        line = loads(text)
+    except ValueError:
         return None
     return cast(dict[str, Json], line) if isinstance(line, dict) else None
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
 
 
 def label(line: Mapping[str, Json]) -> str:
     """How a batch is named to the reader."""
     operator = f" ({line['operator']})" if line.get("operator") else ""
     return f"batch {line.get('batch')} of generation {line.get('generation')}{operator}"
+
+
+def _what(line: Mapping[str, Json]) -> str:
+    """How any line is named to the reader."""
+    kind = line.get("kind")
+    if kind in ("batch", "probe") and "batch" in line and "generation" in line:
+        return label(line)
+    return f"the {kind!r} line" if isinstance(kind, str) else "a line"
 
 
 @dataclass(slots=True)
@@ -129,7 +146,7 @@ class Journal:
         chained = {**line, "previous": self._last_check()}
         whole = {**chained, "check": check_of(chained)}
         text = dumps(whole)
-        with self.path.open("ab") as file:
+        with open_own(self.path, "ab") as file:
             file.write((text + "\n").encode())
             file.flush()
             os.fsync(file.fileno())
@@ -149,7 +166,7 @@ class Journal:
         end = data.rfind(b"\n") + 1
         self._last = None
         if end < len(data):
-            with self.path.open("r+b") as file:
+            with open_own(self.path, "r+b") as file:
                 file.truncate(end)
                 os.fsync(file.fileno())
 
@@ -157,7 +174,8 @@ class Journal:
         """Verified lines in order; a torn last line is left out.
 
         Raises:
-            CheckFailedError: a line that is no JSON, or differs from its own checksum; names the batch. Or no file.
+            CheckFailedError: a line that is no JSON, differs from its own checksum, or does not look like a line of
+                coevo's; names the batch, or the key. Or no file.
         """
         data = read_own(self.path)
         whole = data[: data.rfind(b"\n") + 1]
@@ -167,11 +185,13 @@ class Journal:
             line = _parse(text)
             if line is None:
                 raise CheckFailedError(f"{where} is no JSON; the journal is damaged")
-            what = label(line) if line.get("kind") in ("batch", "probe") else f"the {line.get('kind')!r} line"
+            what = _what(line)
             if line.get("check") != check_of(line):
                 raise CheckFailedError(f"{what} ({where}) differs from its checksum; the journal was changed")
             if line.get("previous") != previous:
                 raise CheckFailedError(f"{what} ({where}) does not follow the line before it; lines are missing")
+            if not isinstance(line.get("kind"), str):
+                raise CheckFailedError(f"{what} ({where}) says nothing of its kind; the journal was changed")
             previous = previous if line["kind"] == "stop" else line["check"]
             yield line
 
@@ -179,7 +199,7 @@ class Journal:
         """Fold the lines into where the run is.
 
         Raises:
-            CheckFailedError: a line is damaged; names the batch.
+            CheckFailedError: a line is damaged, or does not look like one of coevo's; names the batch, or the key.
         """
         history, damage = self.sound()
         if damage is not None:
@@ -190,7 +210,8 @@ class Journal:
         """What the lines before the first damaged one say, and what is damaged, if anything is."""
         history = History()
         try:
-            for line in self.lines():
+            for number, line in enumerate(self.lines(), 1):
+                check(line, LINE, f"line {number} of {str(self.path)!r}")
                 _fold(history, line)
         except CheckFailedError as error:
             return history, error

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, pstdev
+from statistics import pstdev
 
+from coevo.objectives import mean
 from coevo.records import Json
 from coevo.shaping import FAILURE, bounded_credit
 from coevo.statuses import OUTRACED, valid_share
@@ -155,11 +156,11 @@ def _point(line: Mapping[str, Json], judge: Judge, updates: int, is_probe: bool)
         answers=answers,
         valid=valid_share(statuses),
         better=None if outraced else judge.better(objectives, answers),
-        score=fmean(credits) if credits else None,
+        score=mean(credits) if credits else None,
         score_error=pstdev(credits) / len(credits) ** 0.5 if credits else None,
         credits=judge.in_order(line.get("outcomes", ())),
         best=judge.best(objectives),
-        mean=fmean(objectives) if objectives else None,
+        mean=mean(objectives) if objectives else None,
         best_so_far=None if is_probe or best is None else best["objective"],
         metrics=line["metrics"],
         zero_update=line["zero_update"],

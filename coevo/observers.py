@@ -44,6 +44,7 @@ def register(manager: pluggy.PluginManager, logger: object, name: str) -> None:
     Raises:
         PluginError: it has a hook, or one of its arguments, that there is not.
     """
+    discovery.check_signatures(logger, f"logger {name!r}")
     try:
         manager.register(logger, f"logger:{name}")
     except (pluggy.PluginValidationError, ValueError) as error:

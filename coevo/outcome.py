@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from coevo.records import BatchReport, Best, Buffer, Rollout, Update
 from coevo.services import RunServices
+from coevo.shapes import plain
 from coevo.statuses import EXCLUDED
 
 HOPELESS = 32
@@ -35,6 +37,23 @@ def lost(chunks: Sequence[Sequence[Rollout]], finished: bool, first: bool) -> st
         return ""
     message = " ".join(str(rollouts[0].artifacts.get("message", "")).split())
     return f"{which} failed with {rollouts[0].status!r}: {message}"
+
+
+def copied(rollout: Rollout) -> Rollout:
+    """Another of the same: what a plugin does to the one that it is shown is not done to what is committed."""
+    return replace(
+        rollout,
+        provenance=replace(rollout.provenance),
+        trajectory=replace(rollout.trajectory),
+        metrics=dict(rollout.metrics),
+        artifacts=plain(rollout.artifacts, "artifacts"),
+    )
+
+
+def copied_buffer(buffer: Buffer) -> Buffer:
+    """`copied`, of a whole batch."""
+    members = tuple(replace(member) for member in buffer.members)
+    return Buffer(replace(buffer.batch), members, tuple(map(copied, buffer.rollouts)), buffer.moved)
 
 
 def objective_of(rollout: Rollout) -> float:

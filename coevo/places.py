@@ -1,8 +1,9 @@
-"""Folders that depend on who runs coevo: the home folder, and paths that begin with `~`."""
+"""Places that depend on who runs coevo: the home folder, paths that begin with `~`, and its Python."""
 
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from coevo.errors import UserError
@@ -39,3 +40,19 @@ def home(otherwise: str) -> Path:
 
 def _homeless() -> str:
     return f"the environment variable HOME is not set and user {os.getuid()} has no entry in the system's list of users"
+
+
+def interpreter() -> str:
+    """The path of this Python, to start other processes with.
+
+    Raises:
+        UserError: this user may not execute it, as where it lies in the home folder of another one.
+    """
+    python = sys.executable
+    if python and os.access(python, os.X_OK):
+        return python
+    who = f"user {os.geteuid()}"
+    raise UserError(
+        f"{who} may not execute {python!r}, the Python that coevo runs in, and coevo starts processes of it; install "
+        "both in a folder that this user may enter"
+    )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from coevo.dealing import PlanSettings, Prepared, choose, load_examples, plan
+from coevo.dealing import MOST_ANSWERS, Plan, PlanSettings, Prepared, choose, load_examples
 from coevo.errors import CoevoError, PluginError, UserError
 from coevo.faults import told
 from coevo.interfaces import Brief, Engine, Ledger, Task
@@ -39,6 +39,7 @@ class Planner:
         probed: places (generation, batch) that have their probe.
         probe_every: generations between probes, 0 is never.
         sized_by: the option of the context updater that makes a batch without members smaller.
+        untrained: once a budget has refused a batch before the weights have learned from any: what to tell the user.
     """
 
     task: Task
@@ -54,6 +55,7 @@ class Planner:
     probed: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
     probe_every: int = 0
     sized_by: str = ""
+    untrained: str = ""
     examples: dict[str, Sequence[Example]] = field(default_factory=dict[str, Sequence[Example]])
 
     def prepare(self, batch: Batch, members: tuple[Perturbation, ...]) -> Prepared:
@@ -61,7 +63,7 @@ class Planner:
 
         Raises:
             UserError: members would be compared by the contexts that they happened to get.
-            PluginError: the batch asks for examples that it may not have or that do not exist.
+            PluginError: the batch asks for examples that it may not have or that do not exist, or for too many answers.
         """
         varied = len({context.id for context in batch.contexts}) > 1
         if members and batch.pairing == "zip" and varied and not self.credits:
@@ -72,7 +74,10 @@ class Planner:
         s = self.services
         settings = PlanSettings(s.root_seed, s.generation, s.batch, self.answers, self.common, self.chunk)
         examples = self._examples(batch)
-        return Prepared(batch, members, examples, settings, plan(batch, examples, len(members), settings))
+        chunks = Plan(batch, examples, len(members), settings)
+        if chunks.size > MOST_ANSWERS:
+            raise PluginError(f"a batch asks for {chunks.size:,} answers; expected at most {MOST_ANSWERS:,}")
+        return Prepared(batch, members, examples, settings, chunks)
 
     def prepare_probe(self) -> Prepared:
         """The probe at this place of the run: the centre, the task's own text, the same seeds every time."""
@@ -85,7 +90,7 @@ class Planner:
         batch = Batch((context,), samples=samples, adapt=False, operator=PROBE, purpose="probe")
         fixed = PlanSettings(derive(s.root_seed, PROBE), 0, 0, chunk=self.chunk)
         here = PlanSettings(s.root_seed, s.generation, s.batch, chunk=self.chunk)
-        return Prepared(batch, (), chosen, here, plan(batch, chosen, 0, fixed))
+        return Prepared(batch, (), chosen, here, Plan(batch, chosen, 0, fixed))
 
     def interval(self, asked: int | None, trains: bool) -> int:
         """Generations between probes.
@@ -137,8 +142,26 @@ class Planner:
         spent = self.services.spent(probed)
         reason = self._refused([prepared, *self.reserve() * (1 + probed)], spent)
         if reason and not spent.calls:
-            raise UserError(self._too_small(reason, prepared))
+            raise UserError(self._too_small(reason, "the first batch", prepared))
+        if reason and prepared.members and not self.services.adapted:
+            self.untrained = self._too_small(reason, "the first batch that trains", prepared)
         return reason
+
+    def check_training(self, first: Prepared, population: int) -> None:
+        """Refuse a budget of calls that has no room for a batch of a whole population after the first batch.
+
+        How large that will be is not known before it is asked for; each of its members answers once at least.
+
+        Raises:
+            UserError: which budget, and what makes the batch smaller.
+        """
+        limit, least = self.services.budget.calls, population * self.brief.max_calls
+        if limit is not None and not first.members and self._most_calls([first, *self.reserve()]) + least > limit:
+            raise UserError(
+                f"--calls is too small for a batch that trains: the first batch, which trains nothing, asks for "
+                f"{first.size} answers, and {population} members ask for {least} at least "
+                f"(--population N makes that smaller, --param none trains nothing); nothing was started"
+            )
 
     def _refused(self, plans: Sequence[Prepared], spent: Ledger) -> str:
         tokens = lambda: sum(self._most_tokens(plan) for plan in plans)  # noqa: E731 - counted only where it limits
@@ -170,16 +193,17 @@ class Planner:
     def _most_calls(self, planned: Sequence[Prepared]) -> int:
         return sum(prepared.size for prepared in planned) * self.brief.max_calls
 
-    def _too_small(self, limit: str, prepared: Prepared) -> str:
-        """What to tell a user whose budget does not reach for the first batch."""
+    def _too_small(self, limit: str, which: str, prepared: Prepared) -> str:
+        """What to tell a user whose budget does not reach for the first batch, or the first that trains."""
         members = len(prepared.members)
         smaller = f"{members} members; --population N" if members else self.sized_by
         each = f" ({smaller} makes it smaller)" if smaller else ""
         probe = f" and {self.prepare_probe().size} more at the end (probe.every = 0 does without)"
         may = f" and may take {self._most_tokens(prepared):,} tokens" if limit == "tokens" else ""
+        end = "the weights are as they were" if self.services.ledger.calls else "nothing was started"
         return (
-            f"--{limit} is too small for the first batch, which asks for {prepared.size} answers{each}{may}"
-            f"{probe if self.probe_every else ''}; nothing was started"
+            f"--{limit} is too small for {which}, which asks for {prepared.size} answers{each}{may}"
+            f"{probe if self.probe_every else ''}; {end}"
         )
 
     def _most_tokens(self, prepared: Prepared) -> int:

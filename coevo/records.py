@@ -87,14 +87,14 @@ class Batch:
     def __post_init__(self) -> None:
         if not self.contexts:
             raise ValueError("a batch needs at least one context")
-        if self.samples < 1:
+        given: Any = self  # What is of another kind than it is to be is told where it comes from (`coevo.contracts`).
+        if isinstance(given.samples, int) and given.samples < 1:
             raise ValueError(f"samples must be at least 1, got {self.samples}")
         if self.adapt and self.purpose != "search":
             raise ValueError(f"a {self.purpose} batch must not adapt")
-        if self.adapt and any(BAR in context.data for context in self.contexts):
-            raise ValueError(
-                f"a batch that adapts must not set a bar ({BAR!r} in Context.data): the weights learn from all"
-            )
+        listed: Any = self.contexts if isinstance(given.contexts, list | tuple) else ()
+        if self.adapt and any(isinstance(d := getattr(c, "data", 0), Mapping) and BAR in d for c in listed):
+            raise ValueError(f"a batch that adapts must not set a bar ({BAR!r} in Context.data): weights learn of all")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import math
+import types
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,12 +44,33 @@ def require(thing: object, protocol: type, what: str, leave: Collection[str] = (
 
 def did_you_mean(word: str, known: Sequence[str], otherwise: str | None = None) -> str:
     """`; did you mean 'x'?`, or where nothing is close `otherwise`, by default the list of what is known."""
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
-    if close:
-        return f"; did you mean {close[0]!r}?"
+    close = difflib.get_close_matches(word, known, n=3, cutoff=0.6)
+    if meant := next((name for name in close if _is_slip(word, name)), None):
+        return f"; did you mean {meant!r}?"
     if otherwise is not None:
         return otherwise
     return f"; expected one of: {', '.join(sorted(known))}" if known else ""
+
+
+def _is_slip(word: str, name: str) -> bool:
+    """Whether `word` is the beginning of a name, or one that was mistyped: a letter in three is added, lost or another.
+
+    Words of a few letters have half of them in common by chance.
+    """
+    return name.startswith(word) or _slips(word, name) <= max(len(word), len(name)) // 3
+
+
+def _slips(word: str, name: str) -> int:
+    """How many letters are added, lost, replaced, or swapped with their neighbour."""
+    before: list[int] = []
+    row = list(range(len(name) + 1))
+    for i, letter in enumerate(word, 1):
+        two_before, before, row = before, row, [i]
+        for j, other in enumerate(name, 1):
+            row.append(min(before[j] + 1, row[-1] + 1, before[j - 1] + (letter != other)))
+            if i > 1 and j > 1 and letter == name[j - 2] and word[i - 2] == other:
+                row[j] = min(row[j], two_before[j - 2] + 1)
+    return row[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,13 +221,15 @@ class Registry(Generic[T]):
 
     def _check(self, name: str, option: Option, value: Json) -> Any:
         where = f"{self.kind} {name!r}: option {option.name!r}"
+        if isinstance(value, float) and not math.isfinite(value) and _is_text(option.annotation):
+            value = str(value)  # TOML has a number that is written so, and a command line has no quotes
         self._refuse_nan(where, name, value)
         if option.annotation is inspect.Parameter.empty:
             return value
         adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(option.annotation)
         try:
             checked = adapter.validate_python(value)
-            if _lost_bool(value, checked):
+            if lost_bool(value, checked):
                 raise UserError(f"{where} got {value!r}: input should be a number")
         except pydantic.ValidationError as error:
             said = error.errors()[0]["msg"]
@@ -249,16 +273,23 @@ class Registry(Generic[T]):
         return made if self._guard is None else self._guard(made, who)
 
 
-def _lost_bool(value: object, checked: object) -> bool:
+def _is_text(annotation: Any) -> bool:
+    """Whether an option takes texts and no numbers."""
+    bare = _bare(annotation)
+    parts = typing.get_args(bare) if typing.get_origin(bare) in (typing.Union, types.UnionType) else (bare,)
+    return set(parts) - {type(None)} == {str}
+
+
+def lost_bool(value: object, checked: object) -> bool:
     """Whether a truth, on its own or within a list or table, was taken for a number."""
     if isinstance(value, bool):
         return isinstance(checked, int | float) and not isinstance(checked, bool)
     if isinstance(value, Mapping) and isinstance(checked, Mapping):
         inner = cast("Mapping[str, object]", checked)
-        return any(_lost_bool(own, inner.get(key)) for key, own in cast("Mapping[str, object]", value).items())
+        return any(lost_bool(own, inner.get(key)) for key, own in cast("Mapping[str, object]", value).items())
     if isinstance(value, list) and isinstance(checked, list | tuple):
         pairs = zip(cast("list[object]", value), cast("Sequence[object]", checked), strict=False)
-        return any(_lost_bool(own, taken) for own, taken in pairs)
+        return any(lost_bool(own, taken) for own, taken in pairs)
     return False
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from coevo.errors import CheckFailedError, UserError
 from coevo.folder import RunFolder
 from coevo.interfaces import Engine
-from coevo.journal import History, fold, label, update_from_json
+from coevo.journal import History, fold, label, update_of
 from coevo.records import Json, SeedsUpdate
 
 
@@ -36,7 +36,7 @@ def restore_engine(engine: Engine, folder: RunFolder, history: History) -> None:
                 start = index + 1
                 break
     for line in lines[start:]:
-        update = update_from_json(line["update"])
+        update = update_of(line)
         if update is not None:
             engine.apply(update)
     if engine.digest() != history.digest:
@@ -103,7 +103,11 @@ def master_of(folder: RunFolder) -> Any:
     from coevo.weights.master import Master
     from coevo.weights.selection import Selection
 
-    return Master(Selection.from_json(engine["selection"]), base_of(folder))
+    try:
+        selection = Selection.from_json(engine["selection"])
+    except ValueError as error:
+        raise CheckFailedError(f"run.json of run {folder.name!r} holds no list of tensors: {error}") from None
+    return Master(selection, base_of(folder))
 
 
 def base_of(folder: RunFolder) -> Path:
@@ -114,8 +118,8 @@ def base_of(folder: RunFolder) -> Path:
     """
     from coevo.models import resolve
 
-    base = Path(str(folder.info()["engine"]["base"]))
-    return base if base.is_dir() else Path(resolve(str(folder.config().get("model", ""))))
+    base = Path(str(folder.info().get("engine", {}).get("base", "")))
+    return base if base.name and base.is_dir() else Path(resolve(str(folder.config().get("model", ""))))
 
 
 def replay(folder: RunFolder, master: Any, lines: Sequence[Mapping[str, Json]]) -> Iterator[Verified]:
@@ -129,7 +133,7 @@ def replay(folder: RunFolder, master: Any, lines: Sequence[Mapping[str, Json]]) 
     if digest != base["digest"]:
         raise CheckFailedError(f"the base weights have digest {digest[:16]}, the journal says {base['digest'][:16]}")
     for line in lines:
-        update = update_from_json(line["update"])
+        update = update_of(line)
         terms = 0
         if isinstance(update, SeedsUpdate) and update.terms:
             master.apply(update.terms)

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, TypeVar, cast
 
-from coevo.attempts import Attempt, record
+from coevo.attempts import ENGINE_ERROR, Attempt, record, step_of
 from coevo.dealing import Chunk, Prepared
 from coevo.driving import EpisodePolicy, drive
 from coevo.errors import CoevoError, RequestFailedError
 from coevo.faults import told
 from coevo.interfaces import Engine, Episode, Policy, Task
 from coevo.records import Completion, EpisodeResult, Perturbation, Request, Rollout, Sampling
-from coevo.tries import Tries
+from coevo.tries import Tries, key
 
 T = TypeVar("T")
 
@@ -166,12 +166,29 @@ class Collector:
 
         async def call() -> list[Completion]:
             self.tries.asking(chunk, requests)
-            answers = await policy.complete(requests)
+            given = await policy.complete(requests)
+            answers = [self._kept(request, answer) for request, answer in zip(requests, given, strict=True)]
             if not over():
-                self.tries.answered(chunk, requests)
+                served = [r for r, a in zip(requests, answers, strict=True) if a.finish_reason != ENGINE_ERROR]
+                self.tries.answered(chunk, served)
             return answers
 
         return await self._retry(call, lambda: not over() and self.tries.again(requests))
+
+    def _kept(self, request: Request, answer: Completion) -> Completion:
+        """The answer, or a failure in its place where it has more tokens than budgets were planned with."""
+        if not hasattr(self.engine, "count_tokens"):  # such an engine has no say in its tokens, and no budget of them
+            return answer
+        prompt, tokens = step_of(request, answer).spent
+        counted, _ = self.tries.costs.get(key(request), (prompt, 0))
+        most = (request.sampling or self.sampling).max_new_tokens
+        if tokens > most:
+            note = f"it gave {tokens:,} tokens for a request of at most {most:,} (max_new_tokens)"
+        elif prompt > counted:
+            note = f"it read a prompt of {prompt:,} tokens where count_tokens() had counted {counted:,}"
+        else:
+            return answer
+        return Completion("", (), (), ENGINE_ERROR, note=note)
 
     async def _retry(self, call: Callable[[], Awaitable[Any]], again: Callable[[], bool] = lambda: True) -> Any:
         """What `call` gives, or the last exception after `retries` repeats.

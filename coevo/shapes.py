@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
@@ -12,6 +13,8 @@ from coevo.records import Json
 T = TypeVar("T")
 
 _LONGEST = 80
+_LONGEST_BITS = 14_000
+"""Of an int: Python writes and reads no number of more than 4300 digits."""
 _HELD = "texts, numbers, lists, and mappings with texts as keys"
 
 
@@ -77,8 +80,8 @@ def number(value: object, where: str, expected: str = "a finite number") -> None
     if isinstance(value, bool) or not isinstance(value, int | float):
         hint = " (float(x) makes one)" if hasattr(value, "dtype") else ""
         raise Wrong(f"{where} {shown(value)}; expected {expected}{hint}")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise Wrong(f"{where} {value}; expected {expected}")
+    if not (math.isfinite(value) if isinstance(value, float) else abs(value) <= sys.float_info.max):
+        raise Wrong(f"{where} {shown(value)}; expected {expected}")
 
 
 def whole(value: object, where: str, least: int = 0) -> None:
@@ -120,10 +123,11 @@ def plain(value: object, what: str, path: str = "") -> Json:
         Wrong: something in it that JSON cannot hold, or would give back as something else (keys that are no texts).
     """
     where = f"{what} with, at {path}," if path else what
-    if value is None or isinstance(value, bool | str):
-        return value
-    if isinstance(value, int | float):
-        number(value, where)
+    if value is None or (isinstance(value, bool | str | int | float) and not hasattr(value, "dtype")):
+        if isinstance(value, float):
+            number(value, where)
+        if isinstance(value, int) and value.bit_length() > _LONGEST_BITS:
+            raise Wrong(f"{where} an int of {value.bit_length():,} bits; expected at most {_LONGEST_BITS:,}")
         return value
     if isinstance(value, list | tuple):
         items = cast(Sequence[object], value)

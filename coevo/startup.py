@@ -13,7 +13,7 @@ from typing import Any
 from coevo import holdout
 from coevo.errors import UserError
 from coevo.folder import RunFolder
-from coevo.hashes import Hashes, differing, hash_of
+from coevo.hashes import Hashes, changed, differing, hash_of
 from coevo.interfaces import Engine, Task
 from coevo.journal import FORMAT, History
 from coevo.machine import processor
@@ -116,8 +116,8 @@ def begin(folder: RunFolder, task: Task, engine: Engine, history: History, input
     for line in differences(before, about):
         print(f"coevo: note: {line}", file=sys.stderr)
     restore_engine(engine, folder, history)
-    if changed := [*inputs.changed, *of_engine]:
-        place = {"generation": history.generation, "batch": history.batch, "changes": changed}
+    if accepted := [*inputs.changed, *of_engine]:
+        place = {"generation": history.generation, "batch": history.batch, "changes": accepted}
         folder.write_info({**about, "accepted": [*before.get("accepted", []), place]})
 
 
@@ -126,24 +126,24 @@ def mixing(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     words = differing(before["model_files"], now["model_files"], "of the model ") if "model_files" in before else []
     was, is_now = (look.get("describe", {}).get("chat_template") for look in (before, now))
     if was and was != is_now:
-        words.append(f"the chat template was {was} when the run began and is {is_now or 'not told'}")
+        words.append(changed("the chat template", was, is_now or "not told"))
     return words
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What changed since the run began: θ is portable between machines, rollouts are not."""
     lines = [
-        f"{name} was {was or 'not installed'} when the run began and is {is_now or 'not installed'}"
+        changed(name, was or "not installed", is_now or "not installed")
         for name in sorted({*before.get("versions", {}), *now["versions"]})
         if (was := before.get("versions", now["versions"]).get(name)) != (is_now := now["versions"].get(name))
     ]
     for key in ("python", "machine", "processor"):
         if before.get(key, now[key]) != now[key]:
-            lines.append(f"{key} was {before[key]!r} when the run began and is {now[key]!r}")
+            lines.append(changed(key, repr(before[key]), repr(now[key])))
     said, say = before.get("describe", {}), now["describe"]
     for key in sorted({*said, *say} - {*ASIDE}):
         if said.get(key) != say.get(key):
-            lines.append(f"{key} was {said.get(key)!r} when the run began and is {say.get(key)!r}")
+            lines.append(changed(key, repr(said.get(key)), repr(say.get(key))))
     return [f"{line}; new rollouts may differ from an unbroken run's" for line in lines]
 
 

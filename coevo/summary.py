@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping
-from typing import cast
 
+from coevo.files import UNFINISHED
 from coevo.folder import RunFolder
 from coevo.journal import History
 from coevo.learning import Judge
@@ -32,7 +31,7 @@ def _complete(history: History) -> int:
         return history.generation + 1
     if history.finished and history.stop is not None:
         # A budget ended the run before the batch that is named; its generation lacks that batch.
-        return int(history.stop["generation"])
+        return int(history.stop.get("generation", history.generation))
     return history.generation
 
 
@@ -116,7 +115,8 @@ def _best(folder: RunFolder, history: History, measured: Mapping[str, Json]) -> 
     best = history.best
     if best is None:
         return None
-    files = sorted(p for p in (folder.path / "best").glob("*") if p.name != "best.json" and not p.name.endswith(".new"))
+    every = (folder.path / "best").glob("*")
+    files = sorted(p for p in every if p.name != "best.json" and not p.name.endswith(UNFINISHED))
     reference, baseline = measured.get("reference"), measured.get("baseline")
     direction = measured.get("direction", "minimize")
     sign = 1.0 if direction == "minimize" else -1.0
@@ -136,9 +136,4 @@ def _best(folder: RunFolder, history: History, measured: Mapping[str, Json]) -> 
 
 def _splits(folder: RunFolder) -> dict[str, Json]:
     """What the best is worth on splits that the search did not see; empty before the run's end."""
-    try:
-        data: Json = json.loads((folder.path / "best" / "best.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    splits = cast(dict[str, Json], data).get("splits") if isinstance(data, dict) else None
-    return cast(dict[str, Json], splits) if isinstance(splits, dict) else {}
+    return folder.best().get("splits") or {}

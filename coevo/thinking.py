@@ -35,8 +35,10 @@ def _tag(name: str) -> Marks:
     return Marks(rf"(?i:<{name}\s*>)", closing, closing)
 
 
-def _pair(opening: str, closing: str, before: str = "") -> Marks:
-    return Marks(before + re.escape(opening), re.escape(closing), re.escape(closing), closing)
+def _pair(opening: str, closing: str, before: str = "", answer: str = "") -> Marks:
+    """Marks by their text; `answer` is one that begins the answer after them, and ends thinking even without them."""
+    end = re.escape(closing) + (rf"(?:\s*{re.escape(answer)})?|{re.escape(answer)}" if answer else "")
+    return Marks(before + re.escape(opening), end, end, closing)
 
 
 _FINAL = r"(?:<\|start\|>assistant\s*)?<\|channel\|>\s*final\b[^<]{0,200}(?:<\|constrain\|>[^<]{0,200})?<\|message\|>"
@@ -46,11 +48,20 @@ MARKS: tuple[Marks, ...] = (
     _tag(r"thoughts?"),  # EXAONE
     _tag(r"reasoning"),
     _tag(r"reflection"),
+    _tag(r"scratch_?pad"),
+    _tag(r"(?:analysis|planning|(?:inner_)?monologue)"),
+    # A block of code that says that it is none. Nothing else would end what a template began like that.
+    Marks(
+        r"(?<!`)`{3,}+[ \t]*(?i:think(?:ing)?|thoughts?|reasoning|scratch_?pad)[ \t]*\n",
+        r"(?m:^)[ \t]*`{3,}+[ \t]*(?m:$)",
+        r"(?!)",
+        "```",
+    ),
     # Magistral. Not an index that is called so.
     _pair("[THINK]", "[/THINK]", before=r"(?<![\w\])])"),
     _pair("◁think▷", "◁/think▷"),  # Kimi-VL
-    _pair("<|begin_of_thought|>", "<|end_of_thought|>"),  # OpenThinker, Sky-T1
-    _pair("<|START_THINKING|>", "<|END_THINKING|>"),  # Command A
+    _pair("<|begin_of_thought|>", "<|end_of_thought|>", answer="<|begin_of_solution|>"),  # OpenThinker, Sky-T1
+    _pair("<|START_THINKING|>", "<|END_THINKING|>", answer="<|START_RESPONSE|>"),  # Command A
     _pair("<|inner_prefix|>", "<|inner_suffix|>"),  # Apertus
     Marks(  # Gemma 4
         r"<\|channel>thought\b", r"<channel\|>", r"<channel\|>", "<channel|>", ("<|channel>", "<channel|>")
@@ -58,8 +69,8 @@ MARKS: tuple[Marks, ...] = (
     Marks(  # gpt-oss (Harmony): what is not in the channel `final` is no answer
         r"(?:<\|start\|>assistant\s*)?<\|channel\|>\s*(?:analysis|commentary)\b[^<]{0,200}(?:<\|constrain\|>[^<]{0,200})?<\|message\|>",
         rf"<\|end\|>|<\|call\|>|{_FINAL}",
-        # A server that leaves special tokens out leaves the words between them.
-        rf"{_FINAL}|\Aanalysis(?=\S)(?s:.*?)assistantfinal",
+        # A server that leaves special tokens out leaves the words between them; "analysis" may be the template's.
+        rf"{_FINAL}|\Aanalysis(?=\S)(?s:.*?)assistantfinal|(?<!_)assistantfinal(?![ \t]*[=.(\[])",
         "<|end|><|start|>assistant<|channel|>final<|message|>",
         ("<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|call|>", "<|constrain|>"),
     ),
@@ -75,6 +86,12 @@ _MARK = "|".join(f"(?P<opening{i}>{marks.opening})|(?P<lone{i}>{marks.lone})" fo
 _OUTSIDE = re.compile("|".join([_LONG_STRING, _STRING, _COMMENT, _MARK]))
 _INSIDE = [re.compile(f"{_STRING}|(?P<closing>{marks.closing})") for marks in MARKS]
 _ANY = re.compile(_MARK)
+# Around an answer: what ends a turn, which a server should leave out, and what says that this is the answer.
+_TURN = r"<\|(?!channel\|)\w+\|>|<｜[\w▁]+｜>|</s>|<end_of_turn>"
+_WORD = r"(?:final_)?answer|solution|response|output"
+_LEADING = re.compile(rf"\A\s*(?:(?:<\|begin_of_solution\|>|<\|START_RESPONSE\|>|(?i:<(?:{_WORD})>))\s*)+")
+_TRAILING = re.compile(rf"(?:{_TURN}|(?i:</(?:{_WORD})>))\Z")
+_LONGEST_MARK, _MOST_MARKS = 100, 8
 _OPEN_AT_END = re.compile("|".join(rf"(?P<opening{i}>{marks.opening})\s*\Z" for i, marks in enumerate(MARKS)))
 
 
@@ -89,7 +106,7 @@ def said(text: str) -> Said:
     """Take the thinking out of a completion.
 
     Thinking that never ends takes the rest of the text with it, and a closing mark without an opening one all that
-    came before it. Marks in strings and comments of Python are text.
+    came before it. Marks in strings and comments of Python are text. Marks around the answer are no part of it.
     """
     kept: list[str] = []
     start = at = 0
@@ -105,7 +122,19 @@ def said(text: str) -> Said:
             if end is None:
                 return Said("".join(kept), True)
             start = at = end
-    return Said("".join([*kept, text[start:]]), False)
+    return Said(_bare("".join([*kept, text[start:]])), False)
+
+
+def _bare(text: str) -> str:
+    """An answer without the marks around it."""
+    text = _LEADING.sub("", text)
+    for _ in range(_MOST_MARKS):
+        end = len(text.rstrip())
+        found = _TRAILING.search(text, max(end - _LONGEST_MARK, 0), end)
+        if found is None:
+            break
+        text = text[: found.start()].rstrip()
+    return text
 
 
 def opened(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from math import hypot
 from statistics import fmean, median, pstdev
 
 from coevo.learning import Judge, Point, points
@@ -111,7 +112,7 @@ def _error(first: Point, last: Point) -> float:
     if first.credits and len(first.credits) == len(last.credits):
         changes = [now - before for before, now in zip(first.credits, last.credits, strict=True)]
         return pstdev(changes) / len(changes) ** 0.5
-    return ((first.score_error or 0.0) ** 2 + (last.score_error or 0.0) ** 2) ** 0.5
+    return hypot(first.score_error or 0.0, last.score_error or 0.0)
 
 
 def _percent(share: float) -> str:
@@ -119,13 +120,17 @@ def _percent(share: float) -> str:
 
 
 def _last(adapted: Sequence[Point], metric: str) -> float | None:
-    values = [batch.metrics[metric] for batch in adapted if metric in batch.metrics]
+    values = _values(adapted, metric)
     return values[-1] if values else None
 
 
 def _middle(adapted: Sequence[Point], metric: str) -> float | None:
-    values = [batch.metrics[metric] for batch in adapted if metric in batch.metrics]
+    values = _values(adapted, metric)
     return median(values) if values else None
+
+
+def _values(adapted: Sequence[Point], metric: str) -> list[float]:
+    return [value for batch in adapted if (value := batch.metrics.get(metric)) is not None]
 
 
 def _share(adapted: Sequence[Point]) -> float | None:
@@ -133,6 +138,6 @@ def _share(adapted: Sequence[Point]) -> float | None:
     shares = [
         batch.metrics["informative"] / batch.metrics["members_scored"]
         for batch in adapted
-        if batch.metrics.get("members_scored") and "informative" in batch.metrics
+        if batch.metrics.get("members_scored") and batch.metrics.get("informative") is not None
     ]
     return fmean(shares) if shares else None

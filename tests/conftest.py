@@ -1,6 +1,7 @@
 """For all tests: no network, OpenMP threads that sleep while they wait (CI shares its cores), and the command line."""
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,10 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ["HF_HUB_OFFLINE"] = "1"
 # What a test evaluates is neither taken from the user's cache nor left there.
 os.environ["COEVO_EVALUATIONS"] = "off"
+
+# Nor is it remembered for the user which code the tests were let run.
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="coevo-state-")
+os.environ.pop("COEVO_TRUST", None)
 
 # A slow machine is no failure of a law.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])

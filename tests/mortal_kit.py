@@ -5,6 +5,7 @@ Death is what `kill -9` leaves: the folder as it is at that moment, and nothing 
 
 import os
 import shutil
+import threading
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -38,8 +39,14 @@ class World:
     def __init__(self, enough=None):
         self.calls, self.tokens, self.left, self.dead = 0, 0, None, False
         self.enough = enough
+        # Whoever sees that the process is dead goes on from what is left, which another thread may still be copying.
+        self.dying = threading.Lock()
 
     def moment(self):
+        with self.dying:
+            self._moment()
+
+    def _moment(self):
         if self.dead:
             raise Killed
         if self.left is not None:

@@ -20,7 +20,7 @@ from time import perf_counter
 from typing import Any
 
 from coevo.bench.asking import Talks, conversation, varied
-from coevo.dealing import PlanSettings, Prepared, plan
+from coevo.dealing import Plan, PlanSettings, Prepared
 from coevo.discovery import load
 from coevo.errors import UserError
 from coevo.frames import ChunkFile
@@ -160,7 +160,7 @@ def _collect(engine: Any, task: Talks, number: int) -> int:
     batch = Batch((Context(),), adapt=False)
     examples = task.examples("train")
     settings = PlanSettings(number, 0, 0)
-    prepared = Prepared(batch, (), examples, settings, plan(batch, examples, 0, settings))
+    prepared = Prepared(batch, (), examples, settings, Plan(batch, examples, 0, settings))
     tokens = 0
     with tempfile.TemporaryDirectory(prefix="coevo-bench-") as folder, ThreadPoolExecutor(4) as scorers:
         collector = Collector(engine, task, Sampling(), scorers)

@@ -14,6 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from coevo.places import interpreter
 from coevo.sandbox import Sandbox
 
 _PROBLEM = """
@@ -84,7 +85,7 @@ def _time_fresh(problem: Path) -> float:
     }
     began = time.perf_counter()
     subprocess.run(
-        [sys.executable, "-c", _FRESH, str(problem)],
+        [interpreter(), "-c", _FRESH, str(problem)],
         input=_CANDIDATE.encode(),
         env=environment,
         capture_output=True,

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 import typer
 
-from coevo import discovery
+from coevo import consent, discovery
 from coevo.cli import (
     bench,
     catalogue,
@@ -29,16 +29,21 @@ from coevo.cli import (
     tune,
 )
 from coevo.cli.errors import ClickError, one_line, usage_message
-from coevo.cli.output import reserved
+from coevo.cli.streams import secure, silence
 from coevo.discovery import Plugins
 from coevo.errors import CoevoError, PluginError, UserError
 from coevo.faults import told
-from coevo.interrupts import INTERRUPTED, leave_soon
+from coevo.interrupts import INTERRUPTED, leave_at_once, leave_soon
+from coevo.streams import reserved
+from coevo.text import print_safely, printing_safely
 
 COMMANDS = (
     running, plan, tune, study, compare, reading, report, models, serving, catalogue, new, doctor, bench,
 )  # fmt: skip
 """Modules of commands, in the order of `coevo --help`."""
+
+READING = ("show", "report", "replay", "export", "compare")
+"""Commands that read runs, which may be a stranger's: for plain data no plugin of the working folder is loaded."""
 
 TRACEBACK = "COEVO_TRACEBACK"
 """Environment variable: if it is set, errors that are one line are shown with where they came from as well."""
@@ -75,20 +80,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: without the program's name; None takes those of the process.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None:
+        secure()
     _forgive(sys.stdout, "replace")
     _forgive(sys.stderr, "backslashreplace")
-    code = _code_of(given)
-    if code == INTERRUPTED and arguments is None:
-        leave_soon()  # a thread that never ends would keep the process
-    return code
+    if arguments is not None:
+        with printing_safely():
+            return _written(_code_of(given, alone=False))
+    print_safely()  # to the end of the process: a traceback is shown after this
+    return _written(_code_of(given, alone=True))
 
 
-def _code_of(given: list[str]) -> int:
+def _code_of(given: list[str], alone: bool) -> int:
     try:
         return _invoke(given)
     except CoevoError as error:
         if os.environ.get(TRACEBACK):
             traceback.print_exception(error)
+        _end(error.exit_code, alone)
         _say(str(error))
         return error.exit_code
     except ClickError as error:
@@ -98,11 +107,34 @@ def _code_of(given: list[str]) -> int:
         _say(usage_message(error))
         return 2
     except (KeyboardInterrupt, typer.Abort):
+        _end(INTERRUPTED, alone)
         _say("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
-        _silence_stdout()
+        silence(sys.stdout)
         return BROKEN_PIPE
+
+
+def _written(code: int) -> int:
+    """The exit code once all output is where it belongs; what cannot be written fails a command that was done."""
+    try:
+        sys.stdout.flush()
+    except CoevoError as error:
+        silence(sys.stdout)
+        if code == 0:
+            _say(str(error))
+            return error.exit_code
+    except BrokenPipeError:
+        silence(sys.stdout)
+        return BROKEN_PIPE
+    return code
+
+
+def _end(code: int, alone: bool) -> None:
+    """An interrupted process ends, though a thread that never does would keep it; a second signal ends it at once."""
+    if code == INTERRUPTED and alone:
+        leave_soon()
+        leave_at_once()
 
 
 def _invoke(arguments: list[str]) -> int:
@@ -113,19 +145,33 @@ def _invoke(arguments: list[str]) -> int:
         os.getcwd()
     except OSError as error:
         raise UserError(f"the working folder cannot be used: {error.strerror}; change to another") from None
-    app = build_app(discovery.load())
+    trust, arguments = _without_trust(arguments)
+    with consent.trusting(trust):
+        return _run(arguments or ["--help"])
+
+
+def _without_trust(arguments: list[str]) -> tuple[bool, list[str]]:
+    """Whether `--trust` is among the options, wherever it stands, and the others."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    kept = [argument for argument in arguments[:end] if argument != consent.FLAG]
+    return len(kept) < end, [*kept, *arguments[end:]]
+
+
+def _run(arguments: list[str]) -> int:
+    name = next((argument for argument in arguments if not argument.startswith("-")), "")
+    plugins = discovery.load(local="never" if name in READING else "known")
+    app = build_app(plugins)
     command = typer.main.get_command(app)
-    if not arguments:
-        arguments = ["--help"]
-    # The JSON of a plugin's own command goes the plugin's way.
-    alone = "--json" in arguments and "--help" not in arguments and _is_own(app, arguments[0])
+    if plugins.withheld and name and name not in map(_name, [*app.registered_commands, *app.registered_groups]):
+        _say(f"note: {discovery.LOCAL_PLUGIN} may have this command: {discovery.WITHHELD}; load it with {consent.FLAG}")
+    # What a plugin's own command prints goes the plugin's way, and help the parser's.
+    alone = "--help" not in arguments and _is_own(app, arguments[0])
     try:
         with reserved() if alone else nullcontext():
             code = command.main(args=arguments, prog_name="coevo", standalone_mode=False)
-        sys.stdout.flush()
     except SystemExit as leaving:
         # The parser leaves by itself only where the reader of our output is gone.
-        _silence_stdout()
+        silence(sys.stdout)
         return BROKEN_PIPE if leaving.code == 1 else int(leaving.code or 0)
     if code == INTERRUPTED:
         _say("interrupted")
@@ -144,7 +190,12 @@ def _root(
     version: bool = typer.Option(
         False, "--version", help="Show the version and exit.", callback=_show_version, is_eager=True
     ),
-) -> None:
+    trust: bool = typer.Option(
+        False, consent.FLAG,
+        help="Run the code that is found in this folder, or that a stranger's run names, without asking. It may stand "
+        "anywhere.",
+    ),
+) -> None:  # fmt: skip
     """Nothing by itself."""
 
 
@@ -187,12 +238,3 @@ def _forgive(stream: TextIO, errors: str) -> None:
     """Let no character that a terminal cannot show end a run."""
     if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
         stream.reconfigure(errors=errors)
-
-
-def _silence_stdout() -> None:
-    # The interpreter flushes stdout once more at its end, which would complain again.
-    try:
-        descriptor = sys.stdout.fileno()
-    except OSError:
-        return
-    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)

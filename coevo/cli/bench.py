@@ -20,6 +20,8 @@ ModelName: TypeAlias = Annotated[str | None, typer.Option("--model", metavar="ID
 Options: TypeAlias = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME.OPTION=VALUE", help="An option of the engine.")
 ]
+MOST, MOST_ELEMENTS = 1_000_000, 10**12
+"""Of everything that a bench counts; of the weights. More would be measured until somebody ends it."""
 Rounds: TypeAlias = Annotated[int | None, typer.Option(metavar="N", help="Interleaved rounds.")]
 
 
@@ -142,8 +144,11 @@ def _options(engine: str, assignments: list[str] | None) -> dict[str, Json] | No
 def _measure(bench: Callable[..., Mapping[str, Json]], as_json: bool, **options: Json) -> None:
     given = {name: value for name, value in options.items() if value is not None}
     for name, value in given.items():
-        if isinstance(value, int) and value < 1:
-            raise UserError(f"--{name} got {value}: it should be 1 or more")
+        most = MOST_ELEMENTS if name == "elements" else MOST
+        if isinstance(value, int) and not 1 <= value <= most:
+            raise UserError(
+                f"--{name} got {value}: it should be {f'{most:,} or less' if value > most else '1 or more'}"
+            )
     try:
         found = bench(**given)
     except (ValueError, RuntimeError, MemoryError) as error:

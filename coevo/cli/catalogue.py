@@ -15,6 +15,7 @@ import typer
 
 from coevo import discovery
 from coevo.cli.output import emit, emit_json
+from coevo.cli.running import loaded
 from coevo.config import FOLDER_TASK, problem_folder
 from coevo.discovery import Plugins, Registries
 from coevo.errors import PluginError, UserError
@@ -44,13 +45,10 @@ def kinds(registries: Registries) -> dict[str, Registry[Any]]:
 def add_commands(app: typer.Typer, plugins: Plugins) -> None:
     """Add the three commands."""
 
-    def loaded(files: list[str] | None) -> Plugins:
-        return discovery.load(files) if files else plugins
-
     @app.command()
     def tasks(plugin: Files = None, as_json: AsJson = False) -> None:
         """List the tasks."""
-        entries = list(loaded(plugin).registries().tasks)
+        entries = list(loaded(plugin, plugins).registries().tasks)
         if as_json:
             emit_json([{"name": e.name, "plugin": e.plugin, "summary": e.summary} for e in entries])
         else:
@@ -59,7 +57,8 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
     @app.command(name="plugins")
     def list_plugins(plugin: Files = None, as_json: AsJson = False) -> None:
         """List the plugins, where they come from and what they register."""
-        found = loaded(plugin)
+        # One that is left out is listed with the reason.
+        found = discovery.load(plugin, local="known") if plugin else plugins
         conflict: PluginError | None = None
         registries = Registries()
         try:
@@ -89,7 +88,7 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         as_json: AsJson = False,
     ) -> None:
         """List the options of a task, engine, updater or logger: what `--set NAME.OPTION=VALUE` takes."""
-        by_kind = kinds(loaded(plugin).registries())
+        by_kind = kinds(loaded(plugin, plugins).registries())
         if kind not in by_kind:
             raise UserError(f"no kind {kind!r}{did_you_mean(kind, list(by_kind))}")
         folder = problem_folder(name, by_kind[kind].names) if kind == "task" else None

@@ -8,10 +8,9 @@ from typing import Annotated
 
 import typer
 
-from coevo import discovery
 from coevo.cli.output import emit, emit_json
 from coevo.cli.reading import AsJson
-from coevo.cli.running import configuration
+from coevo.cli.running import configuration, loaded
 from coevo.discovery import Plugins
 from coevo.errors import UserError
 
@@ -44,7 +43,7 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         if not 0 < timeout <= 86_400:
             raise UserError(f"--timeout got {timeout}: expected seconds, such as 300")
         data = configuration(None, {"engine": engine, "model": model}, assign or (), plugin or ())
-        with_files = discovery.load(data["plugins"]) if data.get("plugins") else plugins
+        with_files = loaded(data.get("plugins"), plugins)
         states: Counter[str] = Counter()
         every: list[dict[str, object]] = []
         for check in Doctor(with_files, data, timeout).checks():

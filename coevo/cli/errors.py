@@ -31,8 +31,15 @@ def usage_message(error: Exception) -> str:
     if context is not None and text.startswith("No such command"):
         name = text.split("'")[1] if "'" in text else ""
         return f"no such command {name!r}{did_you_mean(name, list(context.command.list_commands(context)))}"
-    text = text.removesuffix(".")
-    return text[:1].lower() + text[1:] + where
+    text = text.removesuffix(".").replace(": Input should", ": input should")
+    return text[:1].lower() + text[1:] + _seen(error) + where
+
+
+def _seen(error: Exception) -> str:
+    """The value that the parser refused, where it says so to itself only."""
+    refused: Any = error.__cause__ or error.__context__
+    found: list[Any] = refused.errors() if hasattr(refused, "errors") else []
+    return f", got {found[0]['input']!r}" if found else ""
 
 
 def _options(context: Any) -> list[str]:

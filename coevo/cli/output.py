@@ -4,30 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-import sys
-from collections.abc import Generator
-from contextlib import contextmanager, redirect_stdout
-from typing import Any, TextIO
+from typing import Any
 
 from coevo.records import Json
-
-_kept: list[TextIO] = []
-
-
-@contextmanager
-def reserved() -> Generator[None]:
-    """Keep standard output for what is emitted: what else prints, a plugin or the author of a problem, is on stderr."""
-    _kept.append(sys.stdout)
-    try:
-        with redirect_stdout(sys.stderr):
-            yield
-    finally:
-        _kept.pop()
+from coevo.streams import standard_output
 
 
 def emit(text: str) -> None:
     """Print a text."""
-    print(text, file=_kept[-1] if _kept else None, flush=True)
+    print(text, file=standard_output(), flush=True)
 
 
 def emit_json(value: Json) -> None:

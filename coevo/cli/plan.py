@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
-from coevo import discovery
 from coevo.cli.output import emit, emit_json
 from coevo.cli.reading import AsJson
-from coevo.cli.running import configuration
+from coevo.cli.running import configuration, loaded
 from coevo.discovery import Plugins
 from coevo.records import Json
 
@@ -54,7 +53,7 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         check_sizes(given)
         named: dict[str, Json] = {"param": param, "context": context, "engine": engine, "model": model}
         data = configuration(config, named, assign or (), plugin or ())
-        with_files = discovery.load(data["plugins"]) if data.get("plugins") else plugins
+        with_files = loaded(data.get("plugins"), plugins)
         found = make_plan(data, with_files, given)
         if as_json:
             emit_json(found)

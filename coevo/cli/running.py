@@ -61,7 +61,7 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
             "seed": seed, "name": name, "runs": runs,
         }  # fmt: skip
         data = configuration(config, given, assign or (), plugin or (), quiet)
-        with_files = discovery.load(data["plugins"]) if data.get("plugins") else plugins
+        with_files = loaded(data.get("plugins"), plugins)
         _note_broken(with_files)
         _finish(start(data, with_files))
 
@@ -75,14 +75,26 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         quiet: Quiet = False,
     ) -> None:
         """Go on with a run that was interrupted or killed."""
+        from coevo.app import allowed
         from coevo.app import resume as go_on
         from coevo.config import plugin_files
         from coevo.folder import RunFolder
 
-        files = plugin_files(RunFolder.find(run, runs).config())
-        with_files = discovery.load(files) if files else plugins
+        folder = RunFolder.find(run, runs)
+        allowed(folder)
+        with_files = loaded(plugin_files(folder.config()), plugins)
         _note_broken(with_files)
         _finish(go_on(run, runs, with_files, quiet=quiet, accept_changes=accept_changes))
+
+
+def loaded(files: Sequence[str] | None, plugins: Plugins) -> Plugins:
+    """The plugins with files that the user named, and with that of the working folder, which may have to be asked for.
+
+    Raises:
+        UserError: the user does not want it.
+        PluginError: a file is missing or broken.
+    """
+    return discovery.load(files or ()) if files or plugins.withheld else plugins
 
 
 def configuration(

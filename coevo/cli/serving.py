@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from coevo import discovery
 from coevo.cli.output import emit
 from coevo.cli.reading import At, Run, Runs
+from coevo.cli.running import loaded
 from coevo.discovery import Plugins
 from coevo.errors import MissingExtraError, UserError
 from coevo.records import Json
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
     from coevo.discovery import Registries
     from coevo.folder import RunFolder
     from coevo.serving.learned import Learned
+    from coevo.serving.where import Where
 
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 VLLM = "vllm"
 """As an engine to serve with it is vLLM's own server."""
 
@@ -51,7 +50,19 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         ] = "auto",
         key_env: Annotated[
             str | None,
-            typer.Option(metavar="NAME", help="Environment variable with the key that requests must bring."),
+            typer.Option(
+                metavar="NAME",
+                help="Environment variable with the key that requests must bring. Without it one is made and printed.",
+            ),
+        ] = None,
+        no_key: Annotated[
+            bool, typer.Option("--no-key", help="Ask for no key: all users of this machine may ask. On loopback only.")
+        ] = False,
+        allow_host: Annotated[
+            list[str] | None,
+            typer.Option(
+                metavar="NAME", help="Another name that it is asked by, such as that of a proxy before it. Repeatable."
+            ),
         ] = None,
         assign: Annotated[
             list[str] | None,
@@ -63,23 +74,25 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         runs: Runs = "runs",
     ) -> None:  # fmt: skip
         """Serve what a run has learned as an OpenAI-compatible API, until Ctrl-C."""
+        from coevo.app import allowed
         from coevo.config import plugin_files
         from coevo.folder import RunFolder
+        from coevo.serving.where import Where, key_of
 
+        _check_host(host)
+        where = Where(host, port, key_of(key_env, no_key, host), _names(allow_host or ()))
         folder = RunFolder.find(run, runs)
-        files = plugin_files(folder.config())
-        registries = (discovery.load(files) if files else plugins).registries()
-        serve_run(folder, registries, at, host, port, engine, _key(key_env, host), assign or ())
+        allowed(folder, "serve")
+        registries = loaded(plugin_files(folder.config()), plugins).registries()
+        serve_run(folder, registries, at, engine, where, assign or ())
 
 
 def serve_run(
     folder: RunFolder,
     registries: Registries,
     at: str,
-    host: str,
-    port: int,
     engine: str,
-    key: str,
+    where: Where,
     assignments: Sequence[str],
 ) -> None:
     """Serve until the process is told to end.
@@ -100,9 +113,9 @@ def serve_run(
     config, options = configured(folder, registries, chosen, assignments)
     what = learned(folder, history, config, registries)
     if chosen == VLLM:
-        _serve_vllm(folder, what, at, host, port, key, options)
+        _serve_vllm(folder, what, at, where, options)
     else:
-        _serve_here(folder, what, config, registries, host, port, key)
+        _serve_here(folder, what, config, registries, where)
 
 
 def configured(
@@ -170,19 +183,13 @@ def _choose(engine: str, folder: RunFolder) -> str:
     return engine
 
 
-def _key(variable: str | None, host: str) -> str:
-    if variable is None:
-        if host not in LOOPBACK:
-            _check_host(host)
-            raise UserError(
-                f"--host {host} is reached from other machines, and anybody could use the model; "
-                "give a key with --key-env NAME"
-            )
-        return ""
-    key = os.environ.get(variable, "").strip()
-    if not key:
-        raise UserError(f"--key-env {variable}: there is no such environment variable, or it is empty")
-    return key
+def _names(given: Sequence[str]) -> tuple[str, ...]:
+    from coevo.endpoint.access import is_name
+
+    for name in given:
+        if not is_name(name):
+            raise UserError(f"--allow-host {name!r} is no name of a host; expected one such as models.example.org")
+    return tuple(given)
 
 
 def _check_host(host: str) -> None:
@@ -195,9 +202,7 @@ def _check_host(host: str) -> None:
         raise UserError(f"--host {host!r} does not resolve: {said}; expected an address of this machine") from None
 
 
-def _serve_here(
-    folder: RunFolder, what: Learned, config: RunConfig, registries: Registries, host: str, port: int, key: str
-) -> None:
+def _serve_here(folder: RunFolder, what: Learned, config: RunConfig, registries: Registries, where: Where) -> None:
     import asyncio
     import secrets
 
@@ -213,26 +218,30 @@ def _serve_here(
         restore_engine(made, folder, what.history)
         by = f"engine {config.engine!r}"
         seed = secrets.randbits(64)
-        asyncio.run(serve_own(made, what, host, port, key, seed, lambda url: emit(what.line(url, by))))
+        asyncio.run(serve_own(made, what, where, seed, lambda url: _tell(where, what.line(url, by))))
     finally:
         getattr(made, "close", lambda: None)()
 
 
-def _serve_vllm(
-    folder: RunFolder, what: Learned, at: str, host: str, port: int, key: str, options: Mapping[str, Json]
-) -> None:
+def _tell(where: Where, line: str) -> None:
+    """Say where it is; the key first, so that whoever waits for the line has both."""
+    where.key.tell()
+    emit(line)
+
+
+def _serve_vllm(folder: RunFolder, what: Learned, at: str, where: Where, options: Mapping[str, Json]) -> None:
     from coevo.endpoint.ports import free_port
     from coevo.serving.template import template_of, with_system
     from coevo.serving.vllm_server import command, environment, serve_child
 
-    port = free_port(host, port)
+    host, port = where.host, free_port(where.host, where.port)
     model, dtype = _exported(folder, what.history.digest, at)
     up = False
 
     def ready(url: str) -> None:
         nonlocal up
         up = True
-        emit(what.line(url, "vLLM's server"))
+        _tell(where, what.line(url, "vLLM's server"))
 
     previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
@@ -243,7 +252,7 @@ def _serve_vllm(
             model, name=what.name, host=host, port=port, dtype=dtype, sampling=what.sampling, template=template,
             options=options,
         )  # fmt: skip
-        variables = environment(key, options)
+        variables = environment(where, options)
         serve_child(arguments, host=host, port=port, variables=variables, log=log, ready=ready)
     except KeyboardInterrupt:
         if not up:
@@ -256,12 +265,13 @@ def _kept(model: Path, template: str) -> Path:
     """A file with the chat template, beside the model and named by what is in it: a kill leaves nothing else behind."""
     from hashlib import sha256
 
+    from coevo.files import replacing
+
     encoded = template.encode()
     path = model.with_name(f"{model.name}-{sha256(encoded).hexdigest()[:16]}.jinja")
     if not path.is_file():
-        partial = path.with_name(f"{path.name}.{os.getpid()}")
-        partial.write_bytes(encoded)
-        partial.replace(path)
+        with replacing(path) as file:
+            file.write(encoded)
     return path
 
 

@@ -8,7 +8,7 @@ import typer
 
 from coevo.cli.output import emit, emit_json
 from coevo.cli.reading import AsJson, Runs
-from coevo.cli.running import Quiet
+from coevo.cli.running import Quiet, loaded
 from coevo.discovery import Plugins
 from coevo.errors import RunError
 
@@ -28,7 +28,7 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         from coevo.study.conduct import run_study
 
         # A run's progress is on standard output, which with --json is for JSON alone.
-        result = run_study(file, runs, plugins, quiet=quiet, live=not as_json)
+        result = run_study(file, runs, loaded((), plugins), quiet=quiet, live=not as_json)
         if as_json:
             emit_json(result)
         else:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coevo import discovery
 from coevo.cli.output import emit, emit_json
 from coevo.cli.reading import AsJson, Runs
-from coevo.cli.running import configuration
+from coevo.cli.running import configuration, loaded
 from coevo.discovery import Plugins
 from coevo.errors import UserError
 from coevo.records import Json
@@ -61,10 +60,13 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
 
         Asks the centre and a few members of each sigma the same questions. Nothing is updated or written.
         """
+        from coevo.app import allowed
         from coevo.tune import conduct, tables
 
         wanted = None if sigmas is None else parse_sigmas(sigmas)
         folder = _run(what, runs)
+        if folder is not None:
+            allowed(folder, "tune")
         if folder is not None and model is not None:
             raise UserError(f"--model got {model!r}: the weights of run {folder.name!r} are those of its own model")
         given: dict[str, Json] = {
@@ -72,7 +74,7 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         }  # fmt: skip
         file = what if folder is None else str(folder.path / "config.toml")
         data = configuration(file, given, assign or (), plugin or ())
-        with_files = discovery.load(data["plugins"]) if data.get("plugins") else plugins
+        with_files = loaded(data.get("plugins"), plugins)
         found = conduct.tune(
             data, with_files, sigmas=wanted, members=members, answers=answers, run=folder, tell=_tell
         )  # fmt: skip

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import cast
 
 from coevo.contracts.common import DATA, described, holds, text
-from coevo.guard import Guard, Rule, anything
+from coevo.guard import Guard, Rule, anything, guarded
 from coevo.interfaces import Capabilities, Engine, Policy
 from coevo.records import Completion
 from coevo.registry import require
@@ -55,12 +55,22 @@ def _count(given: object, *_: object) -> object:
 
 def _leases(who: str) -> Rule:
     """The rule of `lease`: the methods of its policy are checked as well."""
+    called = f"{who}: lease()"
+    served = Rule(anything, (OSError,), is_async=True)
 
     @asynccontextmanager
     async def leased(given: AbstractAsyncContextManager[Policy]) -> AsyncGenerator[Policy]:
-        async with given as policy:
+        policy = await guarded(given.__aenter__, called, served)()
+        leave = guarded(given.__aexit__, called, served)
+        try:
             require(policy, Policy, f"{who}: the policy of lease()")
             yield cast(Policy, Guard(policy, f"{who}: the policy's", _POLICY))
+        except BaseException as error:
+            # What went wrong first is what is told, whatever else does on the way out.
+            with suppress(Exception):
+                await given.__aexit__(type(error), error, error.__traceback__)
+            raise
+        await leave(None, None, None)
 
     def check(given: object, *_: object) -> AbstractAsyncContextManager[Policy]:
         has(given, ("__aenter__", "__aexit__"), "an async context manager (contextlib.asynccontextmanager makes one)")
@@ -79,6 +89,12 @@ def _completions(given: object, requests: object = (), *_: object) -> object:
         of(str, completion.finish_reason, "a text such as 'stop'", "a completion whose finish_reason is")
         for name in ("prompt_ids", "completion_ids"):
             many(int, getattr(completion, name), "an int", f"a completion whose {name}")
+        of(str, completion.note, "a text", "a completion whose note is")
+        if completion.tokens is not None:
+            if len(many(int, completion.tokens, "an int", "a completion whose tokens")) != 2:
+                raise Wrong(f"a completion whose tokens are {completion.tokens}; expected two, of prompt and answer")
+            for count in completion.tokens:
+                whole(count, "a completion with a count of tokens of")
     return completions
 
 

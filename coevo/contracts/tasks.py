@@ -10,7 +10,7 @@ from coevo.contracts.common import DATA, choices, described, text
 from coevo.errors import CoevoError, UnknownSplitError
 from coevo.guard import Guard, Rule, anything
 from coevo.interfaces import Brief, Episode, Reference, Task
-from coevo.records import EpisodeResult, Example, Request, Sampling, Trajectory
+from coevo.records import EpisodeResult, Example, Request, Sampling, Step, Trajectory
 from coevo.registry import require
 from coevo.shapes import Wrong, choice, has, many, number, numbers, of, plain, shown, table, texts, whole
 
@@ -74,6 +74,7 @@ def _outcome(given: object, *_: object) -> object:
         case EpisodeResult():
             return _result(given)
         case (EpisodeResult() as result, Trajectory() as trajectory):
+            many(Step, trajectory.steps, "a coevo.records.Step", "a trajectory whose steps")
             return _result(result), trajectory
         case _:
             raise Wrong(f"{shown(given)}; expected a coevo.EpisodeResult, or a pair of it and a coevo.Trajectory")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from coevo.doctor.checks import one_line
+from coevo.places import interpreter
 from coevo.records import Json
 
 PROGRAM = "coevo.doctor.inside"
@@ -45,7 +46,7 @@ def ask(what: str, arguments: Mapping[str, Json], seconds: float, program: str =
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="coevo-doctor-") as folder:
         result, said = Path(folder) / "result.json", Path(folder) / "said.txt"
-        command = [sys.executable, "-P", "-m", program, what, json.dumps(arguments), str(result)]
+        command = [interpreter(), "-P", "-m", program, what, json.dumps(arguments), str(result)]
         # What this process can import, whatever way it came to it.
         paths = os.pathsep.join(path for path in sys.path if path)
         with said.open("wb") as output:

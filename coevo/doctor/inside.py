@@ -92,7 +92,7 @@ async def _one_token(made: Any) -> Any:
 def _registries(arguments: Mapping[str, Any]) -> Any:
     from coevo import discovery
 
-    return discovery.load(arguments.get("plugins", ())).registries()
+    return discovery.load(arguments.get("plugins", ()), local="known").registries()
 
 
 QUESTIONS: dict[str, Callable[[Mapping[str, Any]], dict[str, Json]]] = {

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import importlib.util
 import secrets
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
+from coevo.endpoint.access import Access
+from coevo.endpoint.limits import Limits
 from coevo.errors import MissingExtraError
 from coevo.interfaces import Endpoint, Policy
 from coevo.network import spare_loopback
@@ -30,6 +32,8 @@ async def serve(
     host: str = "127.0.0.1",
     port: int = 0,
     key: str | None = None,
+    names: Sequence[str] = (),
+    limits: Limits | None = None,
 ) -> AsyncGenerator[Endpoint]:
     """Serve `policy` in the running event loop until the context ends; requests after that are refused.
 
@@ -47,6 +51,8 @@ async def serve(
         port: 0 lets the system choose.
         key: the bearer token to ask for; None makes a random one, since other users of a machine reach its loopback
             too, and an empty one asks for none.
+        names: by which it may be asked besides its address and `localhost`, such as that of a proxy before it.
+        limits: of what clients may have; None are `Limits()`.
 
     Yields:
         Where it is, once it can be asked.
@@ -67,8 +73,9 @@ async def serve(
 
     wanted = secrets.token_urlsafe(32) if key is None else key
     with listen(host, port) as (socket, origin):
-        application = Application(policy, sampling or Sampling(), seed, system, model, wanted)
-        async with running(application, socket):
+        bounds = limits or Limits()
+        application = Application(policy, sampling or Sampling(), seed, system, model, bounds.answer_seconds)
+        async with running(application, socket, Access.of(host, wanted, names), bounds):
             yield Endpoint(f"{origin}/v1", wanted, model)
 
 

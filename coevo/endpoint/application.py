@@ -1,10 +1,9 @@
-"""The routes of an endpoint and what guards them. Imported where a policy is served, not before."""
+"""The routes of an endpoint, behind `coevo.endpoint.gate`. Imported where a policy is served, not before."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import secrets
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from starlette.applications import Starlette
@@ -14,15 +13,13 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from coevo.endpoint.chat import ChatBody, check_completions, chunks, read_body, requests_of, response
+from coevo.endpoint.body import understood
+from coevo.endpoint.chat import ChatBody, check_completions, chunks, requests_of, response
 from coevo.endpoint.errors import ApiError, CallLimitError
 from coevo.errors import CoevoError, UserError
 from coevo.interfaces import Policy
 from coevo.records import Completion, Json, Request, Sampling
 from coevo.seeds import derive
-
-LARGEST_BODY = 16 << 20
-"""Bytes of a request."""
 
 Handler = Callable[[HttpRequest], Awaitable[Response]]
 
@@ -30,9 +27,11 @@ Handler = Callable[[HttpRequest], Awaitable[Response]]
 class Application:
     """One policy behind `/v1/models` and `/v1/chat/completions`; see `coevo.endpoint.serve` for the arguments."""
 
-    def __init__(self, policy: Policy, sampling: Sampling, seed: int | None, system: str, model: str, key: str) -> None:
+    def __init__(
+        self, policy: Policy, sampling: Sampling, seed: int | None, system: str, model: str, patience: float | None
+    ) -> None:
         self._policy, self._sampling, self._system = policy, sampling, system
-        self._model, self._key = model, key
+        self._model, self._patience = model, patience
         self._seed, self._seeded = seed, 0
         self._running: set[asyncio.Future[list[Completion]]] = set()
         self._ended = False
@@ -54,7 +53,6 @@ class Application:
     def _guarded(self, handler: Handler) -> Handler:
         async def answer(request: HttpRequest) -> Response:
             try:
-                self._check_key(request)
                 return await handler(request)
             except ApiError as error:
                 return _refusal(error)
@@ -64,16 +62,6 @@ class Application:
                 return _refusal(ApiError(500, f"{type(error).__name__}: {error}", "internal_error"))
 
         return answer
-
-    def _check_key(self, request: HttpRequest) -> None:
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        if not self._key or (
-            scheme.lower() == "bearer" and secrets.compare_digest(given.strip().encode(), self._key.encode())
-        ):
-            return
-        raise ApiError(
-            401, "the key is missing or wrong; send the header: Authorization: Bearer KEY", "invalid_api_key"
-        )
 
     async def _models(self, request: HttpRequest) -> Response:
         return JSONResponse({"object": "list", "data": [self._described()]})
@@ -91,7 +79,7 @@ class Application:
             raise ApiError(404, f"no model {name!r}; there is {self._model!r}", "model_not_found", "model")
 
     async def _chat(self, request: HttpRequest) -> Response:
-        body = read_body(_parsed(await _read(request)))
+        body = await understood(await request.body())
         self._check_model(body.model)
         asked = requests_of(body, self._sampling, self._next_seed, self._system)
         completions = await self._complete(request, asked)
@@ -114,9 +102,11 @@ class Application:
         gone = asyncio.ensure_future(_gone(request))
         self._running.add(work)
         try:
-            await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
-            if not work.done():
+            await asyncio.wait({work, gone}, timeout=self._patience, return_when=asyncio.FIRST_COMPLETED)
+            if gone.done() and not work.done():
                 raise ClientDisconnect
+            if not work.done():
+                raise ApiError(504, f"there was no answer within {self._patience:g} s", "answer_timeout")
             return work.result()
         except asyncio.CancelledError:
             if self._ended:
@@ -129,7 +119,7 @@ class Application:
             raise ApiError(403, str(error), "call_limit") from None
         except CoevoError as error:
             raise ApiError(500, str(error), "engine_error") from None
-        except ClientDisconnect:
+        except (ApiError, ClientDisconnect):
             raise
         except Exception as error:  # noqa: BLE001 - engines fail in their own ways
             raise ApiError(500, f"the engine failed: {type(error).__name__}: {error}", "engine_error") from None
@@ -146,29 +136,6 @@ def _over() -> ApiError:
 async def _gone(request: HttpRequest) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-async def _read(request: HttpRequest) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > LARGEST_BODY:
-            raise ApiError(413, f"the request is larger than {LARGEST_BODY >> 20} MB", "request_too_large")
-        parts.append(part)
-    return b"".join(parts)
-
-
-def _parsed(data: bytes) -> Json:
-    try:
-        parsed: Json = json.loads(data)
-        json.dumps(parsed, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        # JSON can write it, and no tokenizer, file or answer can hold it.
-        raise ApiError(400, "the body has half of a surrogate pair in a text, which is no Unicode") from None
-    except (ValueError, RecursionError) as error:
-        raise ApiError(400, f"the body is no JSON: {error}") from None
-    return parsed
 
 
 def _stream(body: ChatBody, completions: Sequence[Completion], model: str, fingerprint: str) -> Response:

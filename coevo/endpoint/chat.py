@@ -16,6 +16,7 @@ import pydantic
 from pydantic import Field
 
 from coevo.endpoint.errors import ApiError
+from coevo.prompts import TEMPLATE_CALL
 from coevo.records import Completion, Json, Message, Request, Sampling
 from coevo.registry import did_you_mean
 from coevo.seeds import derive
@@ -54,6 +55,8 @@ IGNORED = frozenset(
 """Fields that change nothing about an answer."""
 
 _WHOLE = 1 << 64
+_COUNT = 1 << 31
+"""Engines count in integers of C; one that fails of a number of the agent's own would look like a broken engine."""
 
 
 class ChatBody(pydantic.BaseModel):
@@ -62,15 +65,15 @@ class ChatBody(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(extra="forbid", allow_inf_nan=False)
 
     model: str | None = None
-    messages: Annotated[list[dict[str, Any]], Field(min_length=1)]
+    messages: Annotated[list[dict[str, Any]], Field(min_length=1, fail_fast=True)]
     temperature: Annotated[float, Field(ge=0)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=-1)] | None = None
+    top_k: Annotated[int, Field(ge=-1, lt=_COUNT)] | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
-    max_tokens: Annotated[int, Field(ge=1)] | None = None
-    max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
-    stop: str | list[str] | None = None
+    max_tokens: Annotated[int, Field(ge=1, lt=_COUNT)] | None = None
+    max_completion_tokens: Annotated[int, Field(ge=1, lt=_COUNT)] | None = None
+    stop: str | Annotated[list[str], Field(fail_fast=True)] | None = None
     seed: Annotated[int, Field(ge=-(1 << 63), lt=_WHOLE)] | None = None
     n: Annotated[int, Field(ge=1, le=128)] | None = None
     logprobs: bool | None = None
@@ -99,19 +102,23 @@ def read_body(data: Json) -> ChatBody:
         if name in NEUTRAL and value is not None and value not in NEUTRAL[name]:
             raise ApiError(400, f"{name!r} is not supported by this endpoint; leave it out", "unsupported", name)
         if name not in NEUTRAL and name not in IGNORED:
+            if name not in ChatBody.model_fields:
+                hint = did_you_mean(name, list(ChatBody.model_fields))
+                hint = hint if hint.startswith("; did") else ""
+                raise ApiError(400, f"unknown field {name!r}{hint}", "unknown_field", name)
             kept[name] = value
     try:
-        return ChatBody.model_validate(kept)
+        body = ChatBody.model_validate(kept)
     except pydantic.ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])
-        if first["type"] == "extra_forbidden":
-            hint = did_you_mean(name, list(ChatBody.model_fields))
-            hint = hint if hint.startswith("; did") else ""
-            raise ApiError(400, f"unknown field {name!r}{hint}", "unknown_field", name) from None
         where = ".".join(str(part) for part in first["loc"]) if name == "messages" else name
         value = "" if first["type"] == "missing" else f" got {repr(first['input'])[:80]}:"
         raise ApiError(400, f"{where}{value} {first['msg'][:1].lower()}{first['msg'][1:]}", param=name) from None
+    for option in TEMPLATE_CALL.intersection(body.chat_template_kwargs or {}):
+        field = f"chat_template_kwargs.{option}"
+        raise ApiError(400, f"{field} is no option of the chat template; leave it out", "unsupported", field)
+    return body
 
 
 def requests_of(body: ChatBody, sampling: Sampling, next_seed: Callable[[], int], system: str = "") -> list[Request]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 from xml.etree import ElementTree
 
-from coevo.files import write_atomic
+from coevo.files import replacing, write_atomic
 
 
 @contextmanager
@@ -119,12 +119,8 @@ def save(figure: Figure, stem: Path) -> tuple[Path, Path]:
     """
     svg, png = stem.with_name(stem.name + ".svg"), stem.with_name(stem.name + ".png")
     write_atomic(svg, '<?xml version="1.0" encoding="utf-8"?>\n' + svg_text(figure) + "\n")
-    temporary = png.with_name(png.name + ".new")
-    with temporary.open("wb") as file:
+    with replacing(png) as file:
         file.write(_rendered(figure, "png", {"Software": None}))
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(png)
     return svg, png
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import TypeGuard
 
 from coevo.objectives import written
 
@@ -10,20 +12,26 @@ ABSENT = "-"
 
 
 def number(value: float | None, digits: int = 5) -> str:
-    """Up to `digits` significant digits, `-` for None."""
-    if value is None:
+    """Up to `digits` significant digits, `-` for None and what is not finite."""
+    if not _is_known(value):
         return ABSENT
+    if not math.isfinite(value):
+        return str(value)
     return f"{value:.{max(digits, len(str(abs(int(value)))))}g}" if abs(value) < 1e15 else f"{value:.{digits}g}"
 
 
 def objective(value: float | None) -> str:
-    """An objective as `coevo.objectives.written` has it, `-` for None."""
-    return ABSENT if value is None else written(value)
+    """An objective as `coevo.objectives.written` has it, `-` as for `number`."""
+    return written(value) if _is_known(value) else ABSENT
 
 
 def percent(share: float | None, decimals: int = 0) -> str:
-    """A share as per cent, `-` for None."""
-    return ABSENT if share is None else f"{100.0 * share:.{decimals}f} %"
+    """A share as per cent, `-` as for `number`."""
+    return f"{100.0 * share:.{decimals}f} %" if _is_known(share) else ABSENT
+
+
+def _is_known(value: float | None) -> TypeGuard[float]:
+    return value is not None and math.isfinite(value)
 
 
 def count(value: int, noun: str, plural: str = "") -> str:
@@ -36,11 +44,6 @@ def duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
-
-
-def printable(text: str) -> str:
-    """`text` without what would act on a terminal: control characters but line ends and tabs are escaped."""
-    return "".join(c if c in "\n\t" or c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def table(rows: Sequence[Sequence[str]], heads: Sequence[str] = ()) -> str:

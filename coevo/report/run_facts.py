@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from coevo.files import read_own
 from coevo.folder import RunFolder
 from coevo.records import Json
 from coevo.report.html import Block, Code, Facts, Fold, Note, Table, Tiles
@@ -114,18 +114,16 @@ def setting(folder: RunFolder, info: Mapping[str, Json]) -> list[Block]:
     if tensors:
         weights = sum(math.prod(tensor["shape"]) for tensor in tensors)
         rows.append(("weights that take part", f"{weights:,} in {count(len(tensors), 'tensor')}"))
-    config = (folder.path / "config.toml").read_text(encoding="utf-8", errors="replace")
+    config = read_own(folder.path / "config.toml").decode(errors="replace")
     return [*([Facts(rows)] if rows else []), Fold("config.toml", [Code("config.toml", config)])]
 
 
 def _best_file(path: Path, folder: RunFolder) -> tuple[str, str]:
     """The name and text of the file with the best answer."""
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-        if path.name == "best.json":
-            text = str(json.loads(text).get("answer", ""))
-    except (OSError, ValueError, AttributeError) as error:
-        return path.name, f"{str(path)!r} cannot be read: {error}"
+    if not path.exists():
+        return path.name, f"{str(path)!r} cannot be read: it is gone"
+    own = path.name == "best.json"
+    text = str(folder.best().get("answer", "")) if own else read_own(path).decode(errors="replace")
     shown = str(path.relative_to(folder.path)) if path.is_relative_to(folder.path) else path.name
     if len(text) > LONGEST_CODE:
         return f"{shown}, its first {LONGEST_CODE:,} characters", text[:LONGEST_CODE]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 from coevo.learning import Point
@@ -29,9 +28,9 @@ def batch_table(batches: Sequence[Point], lines: Sequence[Mapping[str, Json]]) -
         rows.append(
             [
                 str(p.generation), str(p.batch), p.operator, str(p.members or ""), f"{p.answers:,}", percent(p.valid),
-                _share(p.better), _objective(p.best_so_far), _objective(p.mean), _number(m.get("sigma")),
-                _share(m.get("moved")), _of(m.get("informative"), m.get("members_scored")),
-                _number(m.get("variance_ratio"), 3), _number(m.get("cosine"), 3), _number(tokens, 3),
+                percent(p.better), objective(p.best_so_far), objective(p.mean), number(m.get("sigma")),
+                percent(m.get("moved")), _of(m.get("informative"), m.get("members_scored")),
+                number(m.get("variance_ratio"), 3), number(m.get("cosine"), 3), number(tokens, 3),
                 duration(p.seconds), f"no step: {p.zero_update}" if p.zero_update else "",
             ]
         )  # fmt: skip
@@ -43,8 +42,8 @@ def probe_table(probes: Sequence[Point]) -> list[Block]:
     heads = ("gen", "updates", "answers", "valid", "better", "score", "best", "mean", "calls", "time")
     rows = [
         [
-            str(p.generation), str(p.updates), f"{p.answers:,}", percent(p.valid, 1), _share(p.better, 1),
-            _number(p.score), _objective(p.best), _objective(p.mean), f"{p.calls:,}", duration(p.seconds),
+            str(p.generation), str(p.updates), f"{p.answers:,}", percent(p.valid, 1), percent(p.better, 1),
+            number(p.score), objective(p.best), objective(p.mean), f"{p.calls:,}", duration(p.seconds),
         ]
         for p in probes
     ]  # fmt: skip
@@ -66,18 +65,6 @@ def _table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) ->
         return []
     told = [[row[i] for i in kept] for row in rows]
     return [Table(caption, [heads[i] for i in kept], told, words=("operator", "note", "status"))]
-
-
-def _number(value: float | None, digits: int = 5) -> str:
-    return ABSENT if value is None or not math.isfinite(value) else number(value, digits)
-
-
-def _objective(value: float | None) -> str:
-    return ABSENT if value is None or not math.isfinite(value) else objective(value)
-
-
-def _share(value: float | None, decimals: int = 0) -> str:
-    return ABSENT if value is None or not math.isfinite(value) else percent(value, decimals)
 
 
 def _of(part: float | None, whole: float | None) -> str:

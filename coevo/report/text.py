@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
-from typing import cast
 
 from coevo.folder import RunFolder
+from coevo.objectives import mean
 from coevo.records import Json
-from coevo.report.numbers import ABSENT, count, duration, number, objective, percent, printable, table
+from coevo.report.numbers import ABSENT, count, duration, number, objective, percent, table
 from coevo.statuses import OUTRACED, valid_share
+from coevo.text import printable
 
 CODE_LINES = 40
 """An answer longer than this is shown by its path alone."""
@@ -142,14 +141,7 @@ def _on_split(split: str, verdict: Mapping[str, Json]) -> str:
 
 
 def _answer(folder: RunFolder) -> str:
-    path = folder.path / "best" / "best.json"
-    try:
-        data: Json = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return ""
-    if not isinstance(data, dict):
-        return ""
-    answer = printable(str(cast(Mapping[str, Json], data).get("answer", ""))).strip("\n")
+    answer = printable(str(folder.best().get("answer", ""))).strip("\n")
     return answer if answer.count("\n") < CODE_LINES else ""
 
 
@@ -190,7 +182,7 @@ def _batches(batches: Sequence[Mapping[str, Json]]) -> str:
             (
                 str(line["generation"]), str(line["batch"]), str(line["operator"]), str(line["members"]), str(total),
                 percent(valid_share(line["statuses"])), objective(best),
-                objective(fmean(objectives) if objectives else None), number(metrics.get("sigma")),
+                objective(mean(objectives) if objectives else None), number(metrics.get("sigma")),
                 percent(metrics.get("moved")), number(metrics.get("informative")),
                 number(metrics.get("variance_ratio"), 3), number(metrics.get("cosine"), 2),
                 number(metrics.get("cosine_run"), 2), number(tokens / seconds if seconds else None, 3),

@@ -16,14 +16,37 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
+from coevo.errors import UserError
 from coevo.sandbox import wire
 from coevo.sandbox.examining import examine, look_at_split
 from coevo.sandbox.limits import Limits
 from coevo.sandbox.pristine import Pristine
 from coevo.sandbox.problem import Problem
 from coevo.sandbox.trust import AuthorLeft, author_code
+from coevo.sandbox.work import work_of
+from coevo.shapes import shown
 
 Mark: TypeAlias = Callable[[int], None]
+
+
+class NoNumberError(Exception):
+    """What an author's function gave, in words, where it had to give a number."""
+
+
+def number_of(given: object) -> float:
+    """A number as a float, infinite where it is too large; a text or a truth is none, though Python makes one of it.
+
+    Raises:
+        NoNumberError: it is none.
+    """
+    try:
+        if isinstance(given, str | bytes | bytearray | bool | np.bool_ | np.str_):
+            raise TypeError
+        return float(cast(Any, given))
+    except OverflowError:
+        return math.inf
+    except (TypeError, ValueError):
+        raise NoNumberError(shown(cast(object, given))) from None
 
 
 class Answers:
@@ -62,8 +85,12 @@ class Answers:
                     return {"bounds": self._bounds(mark)}
                 case "split":
                     return look_at_split(self._problem, self._file, asked["split"], self._limits)
+                case "work":
+                    return work_of(self._problem, self._file, asked["split"], asked["options"], self._limits)
                 case _:
                     return examine(self._problem, self._instances, marshal.loads(payload), mark, self._limits)
+        except UserError as error:
+            return {"refused": str(error)}
         except AuthorLeft as error:
             return {"left": str(error)}
 
@@ -83,6 +110,8 @@ class Answers:
             mark(index)
             try:
                 values.append(self._value(index, solution))
+            except NoNumberError as error:
+                return "judge_error", f"`objective` of evaluate.py gave {error} for instance {index}; expected a number"
             except FloatingPointError as error:
                 return "non_finite", f"instance {index}: {error}"
             except ValueError as error:
@@ -94,7 +123,8 @@ class Answers:
     def _value(self, index: int, solution: object) -> float:
         instance = self._instances[index]
         with author_code(self._limits):
-            value = float(self._problem.objective(solution, instance))
+            given = self._problem.objective(solution, instance)
+        value = number_of(given)
         if not math.isfinite(value):
             raise FloatingPointError(f"the objective is {value}")
         return value
@@ -107,7 +137,10 @@ class Answers:
             mark(index)
             try:
                 with author_code(self._limits):
-                    found.append(float(bound(instance)))
+                    given = bound(instance)
+                found.append(number_of(given))
+            except NoNumberError as error:
+                found.append(f"it gave {error}; expected a number")
             except Exception as error:  # noqa: BLE001 - the run shows it
                 found.append(f"{type(error).__name__}: {error}")
         return found

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from coevo.errors import CoevoError, RunError, UserError
+from coevo.places import interpreter
 from coevo.sandbox import wire
 from coevo.sandbox.connection import environment
 from coevo.sandbox.limits import Limits
@@ -83,6 +84,7 @@ class Author:
             options: keyword arguments of the problem's `instances`.
             watch: whether to look at what loading does besides.
         """
+        python = interpreter()
         self.instances, self.has_bound = 0, False
         self.noticed: dict[str, list[str]] = {}
         self._file, self._limits = file, limits or Limits()
@@ -92,7 +94,7 @@ class Author:
         self._idle: list[Child] = []
         self._warned: set[str] = set()
         self._channel, theirs = socket.socketpair()
-        command = [sys.executable, "-P", "-m", "coevo.sandbox.authoring", str(theirs.fileno()), str(os.getpid())]
+        command = [python, "-P", "-m", "coevo.sandbox.authoring", str(theirs.fileno()), str(os.getpid())]
         with theirs:
             self._process = subprocess.Popen(
                 command,
@@ -291,6 +293,17 @@ class Session:
     def split(self, name: str) -> dict[str, Any]:
         """What `coevo.sandbox.examining.look_at_split` finds; raises as `values`."""
         return self._ask(f"`instances({name!r})`", {"ask": "split", "split": name})
+
+    def work(self, split: str, options: Mapping[str, object]) -> dict[str, Any]:
+        """What `coevo.sandbox.work.work_of` finds.
+
+        Raises:
+            UserError: as it does; besides as `values`.
+        """
+        found = self._ask(f"`work` and `instances({split!r})`", {"ask": "work", "split": split, "options": options})
+        if "refused" in found:
+            raise UserError(found["refused"])
+        return found
 
     def examine(self, solutions: Sequence[object]) -> dict[str, list[str]]:
         """What `coevo.sandbox.examining.examine` finds; raises as `values`."""

@@ -29,6 +29,7 @@ from coevo.sandbox.guardian import guard
 from coevo.sandbox.limits import Limits
 from coevo.sandbox.problem import Problem, load_instances, load_problem
 from coevo.sandbox.trust import AuthorLeft, author_code
+from coevo.text import print_safely
 
 DONE = 100
 """Exit code of a child that was not needed any more; the author's code may leave with any other."""
@@ -55,6 +56,7 @@ def _load(channel: socket.socket, settings: dict[str, Any]) -> None:
     file, split, limits = Path(settings["problem"]), settings["split"], Limits(**settings["limits"])
     # It is the run's standard error, which shows lines as they come.
     cast(Any, sys.stdout).reconfigure(line_buffering=True)
+    print_safely()  # an author may print what a candidate gave
     noticed: dict[str, list[str]] = {}
     doing = "the import"
 

@@ -8,6 +8,7 @@ import signal
 from typing import Any, NoReturn, cast
 
 from coevo.sandbox.limits import Limits
+from coevo.text import printable
 
 FAILURES = frozenset(["syntax", "no_entry", "import", "exception", "out_of_memory", "invalid_solution", "non_finite"])
 """What a candidate may say of itself."""
@@ -89,11 +90,6 @@ def _claimed(claim: bytes) -> tuple[str, object | None, str]:
     if status == "ok":
         return status, fields.get("value"), ""
     return status, None, printable(" ".join(str(fields.get("message", "")).split()))[:_MESSAGE_CHARACTERS]
-
-
-def printable(text: str) -> str:
-    """`text` with control characters and lone surrogates as escapes: it goes to files and to terminals."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _refuse(constant: str) -> NoReturn:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any, TypeAlias, cast
 
 from coevo.errors import RunError, UserError
+from coevo.places import interpreter
 from coevo.sandbox import wire
 
 _START_SECONDS = 60.0
@@ -51,16 +52,17 @@ class Connection:
             waiting: is called now and then meanwhile, and raises to give up; without it there is a limit of time.
 
         Raises:
-            UserError: it cannot load the problem.
+            UserError: it cannot load the problem, or this user may not start Python.
             RunError: it ended, or could not say why it did not start.
         """
+        python = interpreter()
         self._folder = tempfile.mkdtemp(prefix="coevo-")
         # Candidates that run as another user have to pass through.
         os.chmod(self._folder, 0o711)
         ours, theirs = socket.socketpair()
         self._channel = ours
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
-        command = [sys.executable, "-P", "-m", "coevo.sandbox.zygote", str(theirs.fileno()), str(os.getpid())]
+        command = [python, "-P", "-m", "coevo.sandbox.zygote", str(theirs.fileno()), str(os.getpid())]
         with theirs:
             self._process = subprocess.Popen(
                 command,

@@ -9,6 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
+from coevo import consent
 from coevo.errors import UserError
 from coevo.places import expanded
 
@@ -93,6 +94,8 @@ def _write(texts: Mapping[Path, str]) -> list[Path]:
             # "x": of two that write at once one loses, and is told.
             with path.open("x", encoding="utf-8", newline="\n") as file:
                 file.write(text)
+            if path.suffix == ".py":
+                consent.remember(path, text.encode())
     except OSError as error:
         raise UserError(
             f"{error.filename!r} cannot be written: {error.strerror}; choose another with --folder"

@@ -9,10 +9,9 @@ import sys
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 from coevo.records import Json
-from coevo.weights.stored import read_json
+from coevo.weights.stored import read_json, text_part
 
 CONTEXT = 8192
 """Longest prompt plus answer unless another is asked for: one forward must have room for a whole prompt."""
@@ -65,6 +64,5 @@ def environment(given: Mapping[str, Json], variables: Mapping[str, str]) -> dict
 
 def _own_context(model: Path) -> int:
     """Longest prompt plus answer that the checkpoint's configuration names."""
-    config: Any = read_json(model / "config.json")
-    length: Any = (config.get("text_config") or config).get("max_position_embeddings")
-    return length if isinstance(length, int) else CONTEXT
+    length = text_part(read_json(model / "config.json")).get("max_position_embeddings")
+    return length if isinstance(length, int) and length > 0 else CONTEXT

@@ -7,21 +7,19 @@ import signal
 from collections.abc import Callable
 
 from coevo.endpoint import serve
+from coevo.endpoint.limits import FOR_PEOPLE
 from coevo.interfaces import Engine
 from coevo.serving.learned import Learned
+from coevo.serving.where import Where
 
 
-async def serve_own(
-    engine: Engine, what: Learned, host: str, port: int, key: str, seed: int, ready: Callable[[str], None]
-) -> None:
+async def serve_own(engine: Engine, what: Learned, where: Where, seed: int, ready: Callable[[str], None]) -> None:
     """Serve the engine's centre until SIGINT or SIGTERM.
 
     Args:
         engine: at the weights to serve.
         what: gives model name, context and sampling.
-        host: to listen on.
-        port: to listen on, 0 for any.
-        key: to ask for, empty for none.
+        where: to listen, and who may ask.
         seed: for requests that bring none.
         ready: told the base URL once it can be asked.
 
@@ -40,9 +38,11 @@ async def serve_own(
             seed=seed,
             system=what.system,
             model=what.name,
-            host=host,
-            port=port,
-            key=key,
+            host=where.host,
+            port=where.port,
+            key=where.key.value,
+            names=where.names,
+            limits=FOR_PEOPLE,
         ) as endpoint,
     ):
         ready(endpoint.base_url)

@@ -36,8 +36,8 @@ def template_of(model: Path) -> str:
     config = model / "tokenizer_config.json"
     kept: Any = read_json(config).get("chat_template") if config.is_file() else None
     if isinstance(kept, list):  # several by name, in older folders
-        named = {str(entry["name"]): entry["template"] for entry in cast(list[dict[str, Any]], kept)}
-        kept = named.get("default")
+        entries = [cast(dict[str, Any], entry) for entry in cast(list[object], kept) if isinstance(entry, dict)]
+        kept = next((entry.get("template") for entry in entries if entry.get("name") == "default"), None)
     if not isinstance(kept, str):
         raise UserError(f"the model folder {str(model)!r} has no chat template; expected an instruct model")
     return kept

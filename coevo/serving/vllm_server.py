@@ -16,10 +16,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from coevo.errors import CoevoError, RunError, UserError
+from coevo.files import open_own
 from coevo.network import local_opener
+from coevo.places import interpreter
 from coevo.records import Json, Sampling
 from coevo.registry import did_you_mean
-from coevo.serving import cpu
+from coevo.serving import cpu, vllm_gate
+from coevo.serving.where import Where
 
 _POLL_SECONDS = 0.3
 _GRACE_SECONDS = 20
@@ -31,8 +34,8 @@ _WRONG = re.compile(r"error: argument (?:-\w, |-\w/)?--([\w.-]+)\S*: (.*)")
 _USAGE = re.compile(r"\[--(?!no-)([a-z][\w-]*)")
 _WRAPPER = "root cause"
 """A process that only saw another fail says "See root cause above", or "See stack trace for root cause"."""
-KEY = "VLLM_API_KEY"
-"""Where vLLM reads its key; on a command line every user of the machine could read it."""
+_OURS = {"host": "--host", "port": "--port", "api-key": "--key-env"}
+"""Options of vLLM that are decided elsewhere, and by which option of coevo: who may ask depends on them."""
 
 
 def command(
@@ -57,6 +60,9 @@ def command(
         sampling: for what a request leaves open; vLLM lets none but these be set, and the length is the context's.
         template: a chat template in place of the model's.
         options: further options of `vllm serve`, by name.
+
+    Raises:
+        UserError: an option that is coevo's to give.
     """
     drawn = {
         "temperature": sampling.temperature,
@@ -65,10 +71,10 @@ def command(
         "min_p": sampling.min_p,
     }
     asked: dict[str, Json] = {option.replace("_", "-"): value for option, value in options.items()}
+    for option in asked.keys() & _OURS.keys():
+        raise UserError(f"--set vllm.{option}: coevo starts the server with its own; give it with {_OURS[option]}")
     given: dict[str, Json] = {
         "served-model-name": name,
-        "host": host,
-        "port": port,
         "dtype": dtype or "auto",
         # The model's own generation config is for people; the run drew with its own sampling.
         "generation-config": "vllm",
@@ -76,8 +82,10 @@ def command(
         **({} if template is None else {"chat-template": str(template)}),
         **(cpu.options(model, asked) if cpu.on_cpu() else asked),
     }
-    flags = [part for option, value in given.items() for part in _flag(option, value)]
-    return [sys.executable, "-m", *_program(), str(model), *flags]
+    # The last one counts, whatever shorter name for it vLLM would also take; of layers the last is the outermost.
+    last: dict[str, Json] = {"host": host, "port": port, "middleware": vllm_gate.NAME}
+    flags = [part for option, value in (*given.items(), *last.items()) for part in _flag(option, value)]
+    return [sys.executable, "-P", "-m", *_program(), str(model), *flags]
 
 
 def _program() -> list[str]:
@@ -98,16 +106,15 @@ def _flag(option: str, value: Json) -> list[str]:
     return [f"--{option}", value if isinstance(value, str) else json.dumps(value)]
 
 
-def environment(key: str, options: Mapping[str, Json]) -> dict[str, str]:
-    """The variables of the server: those of this process, with the key and what the CPU needs.
+def environment(where: Where, options: Mapping[str, Json]) -> dict[str, str]:
+    """The variables of the server: those of this process, with who may ask and what the CPU needs.
 
     Args:
-        key: for requests, empty for none.
+        where: it listens, and who may ask.
         options: as for `command`.
     """
-    kept = {name: value for name, value in os.environ.items() if name != KEY}
-    if key:
-        kept[KEY] = key
+    kept = dict(os.environ)
+    vllm_gate.tell(kept, where.key.value, where.host, where.names)
     return cpu.environment({name.replace("_", "-"): v for name, v in options.items()}, kept) if cpu.on_cpu() else kept
 
 
@@ -134,8 +141,9 @@ def serve_child(
         UserError: it does not take one of the user's options.
         RunError: it ended by itself; the line says why, in vLLM's words.
     """
-    wrapped = [sys.executable, "-m", "coevo.serving.launch", str(os.getpid()), *arguments]
-    with log.open("wb") as output:
+    wrapped = [interpreter(), "-P", "-m", "coevo.serving.launch", str(os.getpid()), *arguments]
+    log.unlink(missing_ok=True)
+    with open_own(log, "xb") as output:
         child = subprocess.Popen(
             wrapped, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=variables,
             start_new_session=True,  # Ctrl-C is for coevo, which ends it in order

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import tomllib
 from dataclasses import dataclass, replace
 from importlib.resources import files
@@ -16,6 +17,8 @@ from coevo.registry import did_you_mean
 
 STATE_BYTES = 4
 """A number of the recurrent state: Qwen3.5 keeps it in fp32 (`mamba_ssm_dtype`)."""
+_BEYOND = 1 << 40
+"""No size in a config.json is so large; what is computed from it would be no finite number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,7 @@ def architecture(model: str, parameters: int | None = None) -> Architecture:
         UserError: the folder is no model, or nothing is known of the name; the message says how to tell.
     """
     found = _known(model)
-    if model in ALIASES or expanded(model).is_dir():
+    if model in ALIASES or os.path.isdir(expanded(model)):
         try:
             found = of_folder(Path(resolve(model)))
         except UserError:
@@ -135,32 +138,44 @@ def of_folder(folder: Path) -> Architecture:
         UserError: it holds no model.
     """
     from coevo.weights.dtypes import FROM_SAFETENSORS
-    from coevo.weights.stored import open_checkpoint, read_json
+    from coevo.weights.stored import open_checkpoint, read_json, text_part
 
-    told: dict[str, Any] = dict(read_json(folder / "config.json"))
-    told = {**told, **cast(dict[str, Any], told.get("text_config") or {})}
+    config = read_json(folder / "config.json")
+    told: dict[str, Any] = {**config, **text_part(config)}
+
+    def count(key: str, least: int = 1) -> int | None:
+        value: Any = told.get(key)
+        if value is None or isinstance(value, list):  # one for each layer, in some models
+            return None
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value < _BEYOND:
+            where = str(folder / "config.json")
+            raise UserError(f"{where!r} has {key} = {value!r:.60}; expected a whole number of {least} or more")
+        return value
+
     stored = open_checkpoint(folder)
     parameters = sum(math.prod(entry.shape) for entry in stored.values() if entry.code in FROM_SAFETENSORS)
-    heads, hidden = told.get("num_attention_heads"), told.get("hidden_size")
-    kinds = told.get("layer_types")
+    heads, hidden = count("num_attention_heads"), count("hidden_size")
+    listed = told.get("layer_types")
+    kinds = cast(list[object], listed) if isinstance(listed, list) else []
+    tied = told.get("tie_word_embeddings")
     return Architecture(
         source=f"config.json and safetensors headers of {folder.name!r}",
         parameters=parameters,
-        layers=told.get("num_hidden_layers"),
+        layers=count("num_hidden_layers"),
         hidden=hidden,
-        intermediate=told.get("intermediate_size"),
+        intermediate=count("intermediate_size"),
         heads=heads,
-        kv_heads=told.get("num_key_value_heads") or heads,
-        head_dim=told.get("head_dim") or (hidden // heads if hidden and heads else None),
-        vocab=told.get("vocab_size"),
-        context=told.get("max_position_embeddings"),
-        tied=told.get("tie_word_embeddings"),
+        kv_heads=count("num_key_value_heads") or heads,
+        head_dim=count("head_dim") or (hidden // heads if hidden and heads else None),
+        vocab=count("vocab_size"),
+        context=count("max_position_embeddings"),
+        tied=tied if isinstance(tied, bool) else None,
         full_layers=sum(kind != "linear_attention" for kind in kinds) if kinds else None,
-        linear_key_heads=told.get("linear_num_key_heads") or 0,
-        linear_value_heads=told.get("linear_num_value_heads") or 0,
-        linear_key_dim=told.get("linear_key_head_dim") or 0,
-        linear_value_dim=told.get("linear_value_head_dim") or 0,
-        convolution=told.get("linear_conv_kernel_dim") or 0,
+        linear_key_heads=count("linear_num_key_heads", 0) or 0,
+        linear_value_heads=count("linear_num_value_heads", 0) or 0,
+        linear_key_dim=count("linear_key_head_dim", 0) or 0,
+        linear_value_dim=count("linear_value_head_dim", 0) or 0,
+        convolution=count("linear_conv_kernel_dim", 0) or 0,
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from coevo.assembly import make_updaters
 from coevo.config import RunConfig
-from coevo.dealing import Chunk, PlanSettings, choose, load_examples, plan
+from coevo.dealing import Chunk, Plan, PlanSettings, choose, load_examples
 from coevo.discovery import Registries
 from coevo.errors import CoevoError, PluginError
 from coevo.faults import told
@@ -86,7 +86,7 @@ def rehearse(config: RunConfig, registries: Registries, task: Task) -> Counts:
                     members = tuple(parameters.ask(batch)) if batch.adapt else ()
                     examples = choose(load_examples(task, batch.split), batch)
                     settings = PlanSettings(config.seed, services.generation, services.batch, parameters.answers)
-                    chunks = plan(batch, examples, len(members), settings)
+                    chunks = Plan(batch, examples, len(members), settings)
                     generations[-1].append(_count(task, batch, examples, chunks, max(1, len(members))))
                     contexts.tell(_failed(batch, members, examples, chunks, services))
                     services.adapted += bool(members)

@@ -9,12 +9,12 @@ from pathlib import Path
 from coevo.codec import dumps
 from coevo.config import problem_name
 from coevo.errors import UserError
-from coevo.folder import RunFolder
+from coevo.folder import RunFolder, why_not
 from coevo.records import Json
 from coevo.study.comparison import comparison
 from coevo.study.frame import Cell, Frame, Subject
 from coevo.study.output import Place, publish
-from coevo.study.results import read
+from coevo.study.results import read, whole
 from coevo.study.standing import NO_RESULT
 
 
@@ -29,8 +29,8 @@ def compare_runs(runs: Sequence[str], folder: str = "runs", out: Path | None = N
         out: a folder for table, curves and page; None writes nothing.
 
     Raises:
-        UserError: there is no such run, or one is named twice.
-        RunError: `out` cannot be written.
+        UserError: there is no such run, one is named twice, or nothing can be made in `out`.
+        RunError: `out` cannot be written to its end.
     """
     found = [RunFolder.find(run, folder) for run in runs]
     places = [run.path.resolve() for run in found]
@@ -39,8 +39,10 @@ def compare_runs(runs: Sequence[str], folder: str = "runs", out: Path | None = N
             raise UserError(f"run {run.address!r} is named twice")
     if out is not None and any((out / name).exists() for name in ("study.json", "config.toml")):
         raise UserError(f"--out got {str(out)!r}, which is the folder of a study or a run; choose another")
+    if out is not None and (reason := why_not(out / "compare.json")):
+        raise UserError(f"--out got {str(out)!r}, where nothing can be written: {reason}; choose another")
     frame, subjects = arrange({run.path: run.config() for run in found})
-    readings = [read(subject) for subject in subjects]
+    readings = [whole(read(subject)) for subject in subjects]
     result = comparison(frame, readings)
     if out is not None:
         publish(Place(out, "compare", "choose another with --out"), frame, result, readings)
@@ -65,9 +67,13 @@ def arrange(configs: Mapping[Path, Mapping[str, Json]]) -> tuple[Frame, list[Sub
             arms.append((kind, [path]))
     names = _named({runs[0]: _own_names(runs[0], configs[runs[0]]) for _, runs in arms})
     arm_of = {path: names[runs[0]] for _, runs in arms for path in runs}
+    called = {
+        path: name
+        for cell in set(cells.values())
+        for path, name in _apart({p: _own_names(p, c)[-1] for p, c in configs.items() if cells[p] == cell}).items()
+    }
     subjects = [
-        Subject(arm_of[path], _seed(config), _own_names(path, config)[-1], path, cells[path])
-        for path, config in configs.items()
+        Subject(arm_of[path], _seed(config), called[path], path, cells[path]) for path, config in configs.items()
     ]
     arm, seed, cell = (tuple(dict.fromkeys(getattr(s, key) for s in subjects)) for key in ("arm", "seed", "cell"))
     return Frame("comparison", arm, seed, cell, ""), subjects
@@ -89,16 +95,19 @@ def _named(own: Mapping[Path, tuple[str, str]]) -> dict[Path, str]:
     Arms of one name are told apart by the whole names of their runs, those whose names are equal by what differs in
     their paths.
     """
+    names: dict[Path, str] = {}
+    for path, (short, full) in own.items():
+        rivals = [others[1] for others in own.values() if others[0] == short]
+        names[path] = full if len(rivals) > 1 and len(set(rivals)) == len(rivals) else short
+    return _apart(names)
+
+
+def _apart(names: Mapping[Path, str]) -> dict[Path, str]:
+    """`names` with what differs in their paths before those that are equal."""
     found: dict[Path, str] = {}
-    for path, (short, whole) in own.items():
-        rivals = [other for other, names in own.items() if names[0] == short]
-        if len(rivals) == 1:
-            found[path] = short
-        elif len({own[rival][1] for rival in rivals}) == len(rivals):
-            found[path] = whole
-        else:
-            place = _differing(path, rivals)
-            found[path] = f"{place}/{short}" if place else short
+    for path, name in names.items():
+        place = _differing(path, [other for other in names if names[other] == name])
+        found[path] = f"{place}/{name}" if place else name
     taken = list(found.values())
     # Nothing but the whole path is sure to be no other's.
     return {path: name if taken.count(name) == 1 else str(path) for path, name in found.items()}

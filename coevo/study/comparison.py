@@ -34,11 +34,13 @@ def comparison(frame: Frame, readings: Sequence[Reading]) -> dict[str, Json]:
         "calls": round(_total(readings, "calls")),
         "tokens": round(_total(readings, "tokens")),
         "seconds": round(_total(readings, "seconds"), 3),
+        # A study that was killed ends as one that was not.
+        **({} if frame.source else {"cut_off_calls": sum(reading.cut_off for reading in readings)}),
     }
 
 
 def _total(readings: Sequence[Reading], name: str) -> float:
-    """What all runs have spent, finished or not."""
+    """What all runs have spent, finished or not, but for what was cut off."""
     return sum(reading.numbers[name] or 0.0 for reading in readings)
 
 

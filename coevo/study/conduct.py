@@ -15,6 +15,7 @@ from coevo.affording import check_first_batch, token_counter
 from coevo.assembly import check_model, make_updaters
 from coevo.discovery import Plugins, Registries
 from coevo.errors import CoevoError, RunInterrupted, UserError
+from coevo.files import open_own
 from coevo.folder import RunFolder
 from coevo.interrupts import staying, terminating
 from coevo.records import Json
@@ -103,7 +104,7 @@ def _claimed(study: Study) -> Generator[None]:
     """
     try:
         study.folder.mkdir(parents=True, exist_ok=True)
-        file = (study.folder / "lock").open("a+")
+        file = open_own(study.folder / "lock", "a+b", 0)
     except OSError as error:
         raise UserError(
             f"cannot write in the study's folder {str(study.folder)!r}: {error.strerror}; choose another with --runs"
@@ -113,11 +114,12 @@ def _claimed(study: Study) -> Generator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
-            raise UserError(f"study {study.frame.name!r} is going in process {file.read().strip()}") from None
+            raise UserError(
+                f"study {study.frame.name!r} is going in process {file.read().decode(errors='replace').strip()}"
+            ) from None
         with suppress(OSError):  # on a full disk the number is missing, and the lock holds all the same
             file.truncate(0)
-            file.write(str(os.getpid()))
-            file.flush()
+            file.write(str(os.getpid()).encode())
         yield
 
 

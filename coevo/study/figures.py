@@ -40,7 +40,7 @@ def page(frame: Frame, result: Mapping[str, Json], figure: Figure) -> str:
         f"its calls count as well. {legend(figure)}".rstrip(),
     )
     drawn = [_drawn(grid) for grid in tables.grids(result)]
-    measures = [html.Note(line, "quiet") for line in tables.measures(result)]
+    measures = [html.Note(line, "quiet") for line in (*tables.measures(result), *tables.cut_off(result))]
     source = Path(frame.source)
     sections = [
         html.Section("Result", [*notes, *drawn, *measures]),

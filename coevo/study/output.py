@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -71,4 +72,4 @@ def _draw(frame: Frame, result: Mapping[str, Json], readings: Sequence[Reading],
     figures.save(figure, page.parent / "curves")
     _write(page, figures.page(frame, result, figure))
     # It may be the same text: it is up to date all the same.
-    page.touch()
+    os.utime(page, follow_symlinks=False)

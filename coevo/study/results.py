@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from coevo import holdout
 from coevo.errors import CheckFailedError, CoevoError
 from coevo.folder import RunFolder
+from coevo.frames import count_rollouts
 from coevo.journal import History
 from coevo.learning import Judge, Point, points
 from coevo.records import Json
@@ -39,6 +40,7 @@ class Reading:
         message: why it failed or what is damaged, else empty.
         numbers: those of NUMBERS; None is what cannot be told. Gaps and rates are shares.
         references: split → name and value of what its gap is measured to.
+        cut_off: calls of batches that a kill cut off, in none of the numbers.
     """
 
     run: Subject
@@ -49,6 +51,7 @@ class Reading:
     probes: Sequence[Point] = ()
     judge: Judge = field(default_factory=Judge)
     references: References = field(default_factory=dict[str, tuple[str, float]])
+    cut_off: int = 0
 
     @property
     def finished(self) -> bool:
@@ -106,7 +109,25 @@ def _read(
         last = probes[-1]
         numbers |= {"valid_rate": last.valid, "better_rate": last.better, "score": last.score}
     message = {FAILED: failure or summary["message"], DAMAGED: damage}.get(status, "")
-    return Reading(run, status, message, numbers, batches, probes, judge, references)
+    cut_off = summary["uncommitted"]["calls"] if status != "running" else 0
+    return Reading(run, status, message, numbers, batches, probes, judge, references, cut_off)
+
+
+def whole(reading: Reading) -> Reading:
+    """`reading`, as damaged where rollouts are missing that the journal counts. The numbers are the journal's."""
+    if reading.status == DAMAGED or not reading.run.begun:
+        return reading
+    folder = RunFolder(reading.run.path)
+    try:
+        for line in folder.journal.history().told:
+            path = folder.chunk_file(line["generation"], line["batch"], line["kind"] == "probe")
+            held, wanted = count_rollouts(path), sum(line["statuses"].values())
+            if held != wanted:
+                damage = f"{str(path)!r} holds {held:,} whole rollouts of the {wanted:,} that the journal counts"
+                return replace(reading, status=DAMAGED, message=damage)
+    except CheckFailedError as error:
+        return replace(reading, status=DAMAGED, message=str(error))
+    return reading
 
 
 def _last_rate(batches: Sequence[Point]) -> float | None:

@@ -9,7 +9,7 @@ from typing import cast
 from coevo.assembly import date_of, table_names, with_date
 from coevo.config import RunConfig, build
 from coevo.discovery import Registries
-from coevo.errors import UserError
+from coevo.errors import CoevoError, UserError
 from coevo.folder import RunFolder
 from coevo.records import Json
 from coevo.study.plan import PlannedRun
@@ -30,7 +30,7 @@ def check_same(run: PlannedRun, registries: Registries) -> str:
     folder = RunFolder(run.subject.path)
     try:
         made = build(folder.config(), table_names(registries))
-    except UserError as error:
+    except CoevoError as error:
         return f"its configuration is damaged: {error}"  # it fails by itself, and the others go on
     before = _flat(made, registries)
     # The day on which a run began is its own, where the study names none.

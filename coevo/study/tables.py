@@ -51,7 +51,7 @@ def text(result: Result) -> str:
     # A mean leaves out what is not finished, so its numbers are told by themselves.
     unfinished = [every_run(result)] if failed(result) and not result["file"] else []
     drawn = (f"{grid.caption}:\n{table(grid.rows, grid.heads)}" for grid in [*grids(result), *unfinished])
-    return "\n\n".join([head, *drawn, *_lines(measures(result)), *_lines(failures(result))])
+    return "\n\n".join([head, *drawn, *_lines(measures(result)), *_lines(cut_off(result)), *_lines(failures(result))])
 
 
 def markdown(result: Result) -> str:
@@ -60,7 +60,7 @@ def markdown(result: Result) -> str:
     parts = [f"## {_escaped(str(result['study']))}", f"{finished(result)}; seeds {seeds}, in that order below."]
     for grid in grids(result):
         parts += [f"{grid.caption}:", _pipes(grid)]
-    lists = (_lines([f"- {line}" for line in lines]) for lines in (measures(result), failures(result)))
+    lists = (_lines([f"- {line}" for line in lines]) for lines in (measures(result), cut_off(result), failures(result)))
     return "\n\n".join([*parts, *(part for lines in lists for part in lines)]) + "\n"
 
 
@@ -121,6 +121,14 @@ def measures(result: Result) -> list[str]:
         if told:
             lines[f"gaps{' of ' if cell['problem'] else ''}{cell['problem']}: {', '.join(told)}"] = None
     return list(lines)
+
+
+def cut_off(result: Result) -> list[str]:
+    """A line where calls are left out that `coevo show` counts."""
+    if not result.get("cut_off_calls"):
+        return []
+    lost = count(result["cut_off_calls"], "call")
+    return [f"calls and tokens leave out {lost} of batches that a kill cut off; coevo show counts them"]
 
 
 def _lines(lines: Sequence[str]) -> list[str]:

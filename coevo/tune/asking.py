@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from coevo import statuses
 from coevo.buffer import default_credit, with_credits
-from coevo.dealing import PlanSettings, Prepared, load_examples, plan
+from coevo.dealing import Plan, PlanSettings, Prepared, load_examples
 from coevo.errors import RunError
 from coevo.interfaces import Brief, Engine, Task
 from coevo.records import Batch, Buffer, Context, Example, Perturbation, Rollout
@@ -61,7 +61,7 @@ class Questions:
 
     async def ask(self, collector: Collector, members: tuple[Perturbation, ...] = ()) -> tuple[Rollout, ...]:
         """All answers of all members, or of the centre; member after member, question after question."""
-        chunks = plan(self.batch, self.examples, len(members), self.settings)
+        chunks = Plan(self.batch, self.examples, len(members), self.settings)
         rollouts: list[Rollout] = []
         await collector.collect(
             Prepared(self.batch, members, self.examples, self.settings, chunks), chunks, rollouts.extend

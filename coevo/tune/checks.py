@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from coevo.assembly import MOST_ANSWERS, updater_options
+from coevo.assembly import updater_options
 from coevo.config import RunConfig
+from coevo.dealing import MOST_ANSWERS
 from coevo.discovery import Registries
 from coevo.errors import UserError
 from coevo.interfaces import Engine

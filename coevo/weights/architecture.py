@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from coevo.errors import UserError
+from coevo.weights.configuration import empty_model
 from coevo.weights.parts import shortened
 from coevo.weights.selection import LoadedTensor, tower_of
 from coevo.weights.stored import open_checkpoint
@@ -60,17 +61,8 @@ def tensors_of(folder: Path) -> dict[str, LoadedTensor]:
     Raises:
         UserError: transformers knows no such causal language model, or does not load its tensors one to one.
     """
-    torch, transformers = importlib.import_module("torch"), importlib.import_module("transformers")
     stored = open_checkpoint(folder)
-    try:
-        config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        with torch.device("meta"):
-            model = transformers.AutoModelForCausalLM.from_config(config, trust_remote_code=False)
-    except Exception as error:  # noqa: BLE001 - whatever a broken folder makes of it is the user's to mend
-        said = " ".join(str(error).split()) or type(error).__name__
-        said = said.partition(" Model type should be one of")[0]  # all of them, by class
-        raise UserError(f"transformers knows no text model in {str(folder)!r}: {said[:300]}") from None
-    return loaded_tensors(model, stored)[1]
+    return loaded_tensors(empty_model(folder), stored)[1]
 
 
 def _stored_names(model: Any, stored: Collection[str]) -> dict[str, str]:

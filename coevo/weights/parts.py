@@ -6,7 +6,10 @@ safetensors file where there is none. A folder that they would read differently 
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import cast
@@ -18,6 +21,15 @@ SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 _ADAPTER = "adapter_config.json"
 _EXPLICIT = "transformers_weights"
+_READ = (".jinja", ".json", ".model", ".safetensors", ".txt")
+"""Endings of the files that engines read."""
+_KINDS = (
+    (stat.S_ISDIR, "folder"),
+    (stat.S_ISFIFO, "named pipe"),
+    (stat.S_ISSOCK, "socket"),
+    (stat.S_ISCHR, "device"),
+    (stat.S_ISBLK, "device"),
+)
 
 
 def weight_files(folder: Path) -> dict[str, str]:
@@ -29,11 +41,37 @@ def weight_files(folder: Path) -> dict[str, str]:
         UserError: the folder holds no safetensors checkpoint, or one that is not whole, or that engines would read
             differently; the message names the files.
     """
+    try:
+        _refuse_other_than_files(folder)
+    except OSError as error:
+        raise UserError(f"cannot read the model folder {str(folder)!r}: {error.strerror or error}") from None
     if not (folder / INDEX).is_file() and not (folder / SINGLE).is_file():
         raise UserError(_nothing_to_open(folder))
     places = _indexed(folder) if (folder / INDEX).is_file() else {}
     _refuse_doubts(folder, set(places.values()) or {SINGLE})
     return places
+
+
+def _refuse_other_than_files(folder: Path) -> None:
+    """Refuse what is no file but is called like one that engines read: reading a pipe would never end."""
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if path.suffix in _READ and (is_one := kind(path)):
+            raise UserError(f"{str(path)!r} {is_one}; expected a file: fetch the model again")
+
+
+def kind(path: Path) -> str:
+    """What stands under a name where a file is expected, such as `is a folder`; empty for a file, or for nothing."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return f"is a link to {os.readlink(path)!r}, which is not there" if path.is_symlink() else ""
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return f"is a link to {os.readlink(path)!r} that leads back to itself"
+        return f"cannot be read ({error.strerror})"
+    if stat.S_ISREG(mode):
+        return ""
+    return next((f"is a {name}" for is_one, name in _KINDS if is_one(mode)), "is no file")
 
 
 def _indexed(folder: Path) -> dict[str, str]:
@@ -107,11 +145,19 @@ def read_json(path: Path) -> dict[str, object]:
     """
     try:
         found = json.loads(read_text(path))
+    except RecursionError:
+        raise UserError(f"cannot read {str(path)!r} as JSON: it is nested too deeply") from None
     except ValueError as error:
         raise UserError(f"cannot read {str(path)!r} as JSON: {error}") from None
     if not isinstance(found, dict):
         raise UserError(f"{str(path)!r} holds a {type(found).__name__}, expected a JSON object")
     return cast(dict[str, object], found)
+
+
+def text_part(config: Mapping[str, object]) -> Mapping[str, object]:
+    """The part of a config.json that describes the text model: a table of its own where there are towers beside it."""
+    inner = config.get("text_config")
+    return cast(dict[str, object], inner) if isinstance(inner, dict) and inner else config
 
 
 def shortened(names: Iterable[str], limit: int = 5) -> str:

@@ -5,6 +5,7 @@ is, in which format. Selected is what both agree on. What is left out is listed 
 be perturbed exactly (packed, quantised) is refused.
 """
 
+import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,8 +15,10 @@ from typing import Any, cast
 
 from coevo.errors import UserError
 from coevo.weights.dtypes import DTYPES, FROM_SAFETENSORS, DType
-from coevo.weights.stored import StoredTensor, open_checkpoint, read_json, shortened
+from coevo.weights.stored import StoredTensor, open_checkpoint, read_json, shortened, text_part
 
+_log = logging.getLogger(__name__)
+_UNUSED = "not loaded by the engine"
 _PLAIN_INTEGERS = {"I64", "BOOL"}
 _MARKS_OF_PACKING = ("hf_quant_config.json", "quantize_config.json", "quant_config.json", "quantization_config.json")
 _TOWERS = (
@@ -143,11 +146,12 @@ def select(folder: Path, loaded: Mapping[str, LoadedTensor] | None = None) -> Se
         UserError: If there is no checkpoint, if it is packed or quantised, if the engine loads a parameter
             that the checkpoint lacks, or has in another shape or format, or if nothing is left to select.
     """
-    config = folder / "config.json"
+    file = folder / "config.json"
     stored = open_checkpoint(folder)
-    if not config.is_file():
+    if not file.is_file():
         raise UserError(f"{str(folder)!r} has no config.json; expected a transformers model folder")
-    _refuse_packed(folder, read_json(config), stored)
+    config = read_json(file)
+    _refuse_packed(folder, config, stored)
     if loaded is None:
         loaded = {name: LoadedTensor(entry.shape) for name, entry in stored.items() if entry.code in FROM_SAFETENSORS}
     groups = _tied_groups(loaded)
@@ -159,7 +163,7 @@ def select(folder: Path, loaded: Mapping[str, LoadedTensor] | None = None) -> Se
         if not present:
             missing.append(group[0])
             continue
-        tensors.append(_specified(present[0], group, entry, stored))
+        tensors.append(_specified(present[0], group, entry, stored, config))
         covered.update(present)
     if missing:
         raise UserError(f"the engine loads parameters that {str(folder)!r} does not hold: {shortened(sorted(missing))}")
@@ -180,10 +184,20 @@ def _tied_groups(loaded: Mapping[str, LoadedTensor]) -> list[tuple[list[str], Lo
     return [(sorted(group), next(loaded[name] for name in group if name in loaded)) for group in unique.values()]
 
 
-def _specified(name: str, group: Sequence[str], loaded: LoadedTensor, stored: Mapping[str, StoredTensor]) -> TensorSpec:
+def _specified(
+    name: str,
+    group: Sequence[str],
+    loaded: LoadedTensor,
+    stored: Mapping[str, StoredTensor],
+    config: Mapping[str, object],
+) -> TensorSpec:
     found = stored[name]
     if found.shape != loaded.shape:
-        raise UserError(f"{name!r} has shape {found.shape} in the checkpoint, {loaded.shape} in the engine")
+        unlike = {size for size in loaded.shape if size not in found.shape}
+        entries = {**config, **text_part(config)}.items()
+        told = [f"{key} = {value}" for key, value in entries if type(value) is int and value in unlike]
+        of_it = f"; config.json says {', '.join(told[:3])}" if told else ""
+        raise UserError(f"{name!r} has shape {found.shape} in the checkpoint, {loaded.shape} in the engine{of_it}")
     if found.code not in FROM_SAFETENSORS:
         raise UserError(f"{name!r} is stored as {found.code}, expected one of {sorted(FROM_SAFETENSORS)}")
     aliases = tuple(other for other in group if other != name)
@@ -198,7 +212,19 @@ def _is_mask(entry: StoredTensor) -> bool:
 def _reason(name: str, stored: StoredTensor, loaded: Mapping[str, LoadedTensor]) -> str:
     if (name in loaded and not loaded[name].parameter) or stored.code in _PLAIN_INTEGERS or _is_mask(stored):
         return "buffer"
-    return _marked(name, _REASONS) or "not loaded by the engine"
+    return _marked(name, _REASONS) or _UNUSED
+
+
+def note_unused(selection: Selection, folder: Path) -> None:
+    """Say in the log how many tensors of a folder's files its model does not use, but for parts that text never uses.
+
+    Such as layers beyond those that its config.json counts.
+    """
+    if unused := [name for name, reason in selection.left_out if reason == _UNUSED]:
+        _log.warning(
+            "coevo: note: the model in %r does not use %d of the tensors in its files, such as %r; "
+            "is its config.json the model's?", str(folder), len(unused), unused[0],
+        )  # fmt: skip
 
 
 def tower_of(name: str) -> str:

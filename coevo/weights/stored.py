@@ -16,11 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coevo.errors import UserError
+from coevo.files import replacing
 from coevo.weights.dtypes import FROM_SAFETENSORS, TO_SAFETENSORS, DType, held_as
-from coevo.weights.parts import INDEX, SINGLE, check_tensors, read_json, shortened, weight_files
+from coevo.weights.parts import INDEX, SINGLE, check_tensors, read_json, shortened, text_part, weight_files
 
 __all__ = [
-    "INDEX", "SINGLE", "StoredTensor", "open_checkpoint", "open_file", "read_json", "shortened", "write_file",
+    "INDEX", "SINGLE", "StoredTensor", "open_checkpoint", "open_file", "read_json", "shortened", "text_part",
+    "write_file",
 ]  # fmt: skip
 
 _LONGEST_HEADER = 100_000_000
@@ -58,21 +60,29 @@ def open_file(path: Path) -> tuple[dict[str, StoredTensor], dict[str, str]]:
         UserError: If the file is not whole and well-formed.
     """
     try:
+        if not path.is_file():
+            raise ValueError("it is no file")  # opening a pipe may never end
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
             size = path.stat().st_size
             if not 2 <= length <= min(_LONGEST_HEADER, size - 8):
                 raise ValueError(f"the header cannot be {length} bytes long")
             header: Any = json.loads(file.read(length))
-        metadata = cast(dict[str, str], header.pop("__metadata__", None) or {})
+        metadata: Any = header.pop("__metadata__", None) or {}
+        if not isinstance(metadata, dict):
+            raise ValueError(f"its metadata is {metadata!r:.60}")
         tensors = {name: _described(path, entry, 8 + length, size) for name, entry in header.items()}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except OSError as error:
+        raise UserError(f"cannot read {str(path)!r}: {error.strerror or error}") from None
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise UserError(f"{str(path)!r} is not a whole safetensors file: {error}") from None
-    return tensors, metadata
+    return tensors, cast(dict[str, str], metadata)
 
 
 def _described(path: Path, entry: Any, origin: int, size: int) -> StoredTensor:
     code, shape, (begin, end) = str(entry["dtype"]), tuple(int(n) for n in entry["shape"]), entry["data_offsets"]
+    if not (isinstance(begin, int) and isinstance(end, int)):
+        raise ValueError(f"a tensor at bytes {begin!r:.40} to {end!r:.40}")
     if not (0 <= begin <= end <= size - origin) or min(shape, default=0) < 0:
         raise ValueError(f"a tensor of shape {shape} at bytes {begin} to {end} of {size - origin}")
     if code in FROM_SAFETENSORS and end - begin != math.prod(shape) * held_as(FROM_SAFETENSORS[code]).itemsize:
@@ -122,20 +132,13 @@ def write_file(
         at += sizes[name]
     encoded = json.dumps(header, separators=(",", ":")).encode()
     encoded += b" " * (-len(encoded) % 8)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("wb") as file:
-            file.write(len(encoded).to_bytes(8, "little") + encoded)
-            for name, size in sizes.items():
-                data = np.ascontiguousarray(contents(name)).reshape(-1).view(np.uint8)
-                if data.size != size:
-                    raise ValueError(f"{name!r} has {data.size} bytes, {size} were announced")
-                file.write(data.data)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with replacing(path) as file:
+        file.write(len(encoded).to_bytes(8, "little") + encoded)
+        for name, size in sizes.items():
+            data = np.ascontiguousarray(contents(name)).reshape(-1).view(np.uint8)
+            if data.size != size:
+                raise ValueError(f"{name!r} has {data.size} bytes, {size} were announced")
+            file.write(data.data)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)

@@ -41,7 +41,8 @@ TIE_DIGITS = 12
 EQUAL = "all credits are equal"
 
 Positive: TypeAlias = Annotated[int, Field(ge=1)]
-Size: TypeAlias = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+Size: TypeAlias = Annotated[float, Field(ge=0.0, le=1000.0, allow_inf_nan=False)]
+"""In units of the weights, which are far below 1: beyond this nothing is left of a model, and 32-bit numbers end."""
 AlphaSchedule: TypeAlias = Literal["constant", "sigma"]
 
 
@@ -84,7 +85,7 @@ class EvolutionStrategy:
         population: Positive = POPULATION,
         answers: Positive = ANSWERS,
         sigma: Size = SIGMA,
-        sigma_end: Annotated[float | None, Field(ge=0.0, allow_inf_nan=False)] = None,
+        sigma_end: Size | None = None,
         sigma_schedule: Schedule = "cosine",
         warmup: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0,
         alpha: Size = ALPHA,

@@ -12,8 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from coevo.errors import RequestFailedError, RunError
 from coevo.records import Completion, Request, Sampling
+from coevo_openai.connecting import LARGEST, received
 from coevo_openai.dialect import Dialect
-from coevo_openai.failures import FailedAnswerError, Failure, NoCompletionError, one_line, understood
+from coevo_openai.failures import (
+    FailedAnswerError,
+    Failure,
+    NoCompletionError,
+    one_line,
+    strange_packing,
+    understood,
+)
 from coevo_openai.replies import Reply, parsed, reply_of, usage_of
 from coevo_openai.server import Server
 from coevo_openai.spending import Purse, Usage, estimate
@@ -23,8 +31,6 @@ if TYPE_CHECKING:
 
 _FIRST_WAIT = 0.5
 _LONGEST_WAIT = 30.0
-_LARGEST = 16 << 20
-"""Bytes of an answer, unpacked; no completion has so many."""
 
 
 @dataclass(slots=True)
@@ -195,8 +201,8 @@ class _Question:
                     await asyncio.sleep(closed * random.uniform(1.0, 1.1))  # not all at once when it opens
                 reserved = await asker.purse.reserve(self._messages, longest, self._turns.changed)
                 spending.retries += again
-                content, content_type = await self._sent(arguments)
-            usage, outcome = self._read(content, content_type)
+                content, response = await self._sent(arguments)
+            usage, outcome = self._read(content, response)
             unsure = usage is None and (not isinstance(outcome, Failure) or outcome.unsure)
         except Exception as error:
             failure = understood(error, asker.server.key, asker.server.key_env, asker.server.way)
@@ -209,27 +215,20 @@ class _Question:
                 self._turns.changed.set()
         return self._completion(outcome)
 
-    async def _sent(self, arguments: Mapping[str, Any]) -> tuple[bytes, str]:
-        """The body of a success and its content type; not more of it than an answer can have."""
+    async def _sent(self, arguments: Mapping[str, Any]) -> tuple[bytes, Any]:
+        """The body of a success, not more of it than an answer can have, and the response."""
         completions: Any = self._client.chat.completions  # the package's types know no fields of others
-        async with completions.with_streaming_response.create(
-            **arguments, extra_headers=self._asker.server.headers
-        ) as response:
-            content = bytearray()
-            async for part in response.iter_bytes():
-                content += part
-                if len(content) > _LARGEST:
-                    break
-            return bytes(content), str(response.headers.get("content-type", ""))
+        create = completions.with_streaming_response.create
+        return await received(create(**arguments, extra_headers=self._asker.server.headers))
 
-    def _read(self, content: bytes, content_type: str) -> tuple[Usage | None, Reply | Failure]:
+    def _read(self, content: bytes, response: Any) -> tuple[Usage | None, Reply | Failure]:
         """What was billed, as far as it is known, and the reply or why there is none."""
         server, usage = self._asker.server, None
         outcome: Reply | Failure
         try:
-            if len(content) > _LARGEST:
-                raise NoCompletionError(f"the answer has more than {_LARGEST >> 20} MB")
-            data = parsed(content, content_type)
+            if len(content) > LARGEST:
+                raise NoCompletionError(f"the answer has more than {LARGEST >> 20} MB")
+            data = parsed(content, str(response.headers.get("content-type", "")), strange_packing(response))
             usage = usage_of(data)
             outcome = reply_of(data, server.secret)
             usage = usage or estimate(self._messages, outcome.text + outcome.thoughts)

@@ -8,6 +8,8 @@ the library below it where a variable is wrong.
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -17,12 +19,16 @@ from coevo.network import Proxy, certificates, is_loopback, proxy_for
 if TYPE_CHECKING:
     import ssl
 
-    from openai import AsyncOpenAI, OpenAI
+    from openai import AsyncOpenAI
 
 OPENAI = "https://api.openai.com/v1"
 """The package's own server."""
 QUICK_SECONDS = 10.0
 """For a connection, and for a list of models."""
+LARGEST = 16 << 20
+"""Bytes of an answer, unpacked; no completion has so many, nor any list of models."""
+_LARGEST_ERROR = 256 << 10
+"""Bytes of a body that is no success, as they come: the package reads it whole."""
 
 
 class Connections:
@@ -52,14 +58,8 @@ class Connections:
         secure = address.lower().startswith("https:") or self.proxy is not None
         self._verify: ssl.SSLContext | bool = (certificates() or True) if secure else False
 
-    def client(self, seconds: float) -> OpenAI:
-        """A client that blocks; a request may take so many seconds."""
-        import openai
-
-        return openai.OpenAI(**self._arguments(seconds, openai.DefaultHttpxClient))
-
-    def async_client(self, seconds: float) -> AsyncOpenAI:
-        """A client for the running event loop."""
+    def client(self, seconds: float) -> AsyncOpenAI:
+        """A client for the running event loop; so many seconds may pass without a byte."""
         import openai
 
         return openai.AsyncOpenAI(**self._arguments(seconds, openai.DefaultAsyncHttpxClient))
@@ -76,6 +76,7 @@ class Connections:
                 verify=self._verify,
                 follow_redirects=False,
                 timeout=timeout,
+                event_hooks={"response": [_cut_short]},
             )
         except (OSError, ValueError) as error:
             log = os.environ.get("SSLKEYLOGFILE")
@@ -135,3 +136,41 @@ class Connections:
             )
         start = "start it" if here else "see that it runs and can be reached from here"
         return f"({what}); {start}, or give its address with --set openai.base_url=URL"
+
+
+async def received(answering: Any) -> tuple[bytes, Any]:
+    """The body of a success, unpacked, and the response that it came in; where it has more than LARGEST, its beginning.
+
+    Args:
+        answering: what a method of the package gives `with_streaming_response`.
+    """
+    async with answering as response:
+        content = bytearray()
+        async for part in response.iter_bytes():
+            content += part
+            if len(content) > LARGEST:
+                break
+        return bytes(content), response.http_response
+
+
+async def _cut_short(response: Any) -> None:
+    """Let an error have no endless body."""
+    if response.status_code < 300:
+        return
+    # Of the library that the package came with; see `coevo_openai.failures.is_of_http`.
+    library: Any = sys.modules[type(response).__module__.partition(".")[0]]
+    whole = response.stream
+
+    class Beginning(library.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            left = _LARGEST_ERROR
+            async for part in whole:
+                yield part[:left]
+                left -= len(part)
+                if left <= 0:
+                    return
+
+        async def aclose(self) -> None:
+            await whole.aclose()
+
+    response.stream = Beginning()

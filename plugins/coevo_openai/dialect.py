@@ -77,6 +77,8 @@ class Dialect:
         kept = {name: value for name, value in sent.items() if name not in self.omit}
         beyond = {name: value for name, value in self._beyond(request, sampling).items() if name not in self.omit}
         extra: dict[str, Json] = {**beyond, **self.extra_body}
+        if (both := "chat_template_kwargs") in beyond and both in self.extra_body:
+            extra[both] = {**self.extra_body[both], **beyond[both]}  # as engines of ours: a request's win
         return {**kept, "extra_body": extra} if extra else kept
 
     def messages(self, request: Request) -> tuple[Message, ...]:

@@ -21,6 +21,7 @@ from coevo.interfaces import Capabilities
 from coevo.records import Completion, Json, Perturbation, Request, SeedsUpdate, Update
 from coevo_openai.asking import Asker, Patience, Turns
 from coevo_openai.dialect import Dialect, Prefill
+from coevo_openai.fields import check_added, check_left_out
 from coevo_openai.server import Server
 from coevo_openai.spending import Prices, Purse, Spending
 
@@ -81,7 +82,7 @@ class OpenAIEngine:
                 without more, `refuse` ends the run. `auto` is `continue` on a vLLM server, else `drop`.
             limit_name: the field for the longest answer; `auto` changes it if the server asks for that.
             seed_bits: bits of a seed that the server takes; 0 sends no seed.
-            extra_body: fields of every request, for what a server can do besides.
+            extra_body: fields of every request, for what a server can do besides; none that it has already.
             omit: fields that the server refuses and that are left out, such as top_p.
             check: whether to ask for the list of models at start.
 
@@ -94,6 +95,8 @@ class OpenAIEngine:
             raise MissingExtraError("engine 'openai'", "openai", "openai")
         if max_cost is not None and not (prompt_price or completion_price):
             raise ValueError("max_cost needs prompt_price and completion_price, in money for a million tokens")
+        check_added(extra_body or {})
+        check_left_out(omit or (), capped=max_cost is not None)
         self.capabilities = Capabilities(adapts=False, logprobs=False, slots=1, deterministic=False, rolling=True)
         self._model, self._concurrency = model, concurrency
         self._turns: tuple[asyncio.AbstractEventLoop, Turns] | None = None

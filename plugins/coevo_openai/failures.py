@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal, cast
+from urllib.parse import urljoin
 
+from coevo.text import printable
 from coevo_openai.words import Said, words_of
 
 Kind = Literal["again", "refused", "overflow", "unknown_model", "fatal"]
@@ -18,6 +21,8 @@ _BUSY = frozenset({429, 503, 529})
 _NEVER_FITS = frozenset({400, 413, 422})
 """Where overflow is looked for, besides 5xx: servers that name no cause call it a fault of their own."""
 _LONGEST = 300
+_PASSWORD = re.compile(r"(?<=//)[^/?#\s@'\"]{1,2000}@")
+_CHECK_ADDRESS = "see that --set openai.base_url=URL is the address of its API, usually ending in /v1"
 _ABSURD_WAIT = 7 * 86_400.0
 """Seconds; a server that asks for more means something else (a time of day, milliseconds), and is not obeyed."""
 
@@ -78,11 +83,12 @@ def understood(error: Exception, key: str, key_env: str, way: str = "") -> Failu
     if isinstance(error, openai.APIStatusError):
         status, headers = int(error.status_code), cast(Mapping[str, str], error.response.headers)
         if 300 <= status < 400:
-            return Failure("fatal", sent_on(headers.get("location", ""), key))
+            return Failure("fatal", sent_on(error.response, key))
         return _of_status(status, said_in(error), key, key_env, asked_to_wait(headers), way)
     if isinstance(error, openai.APIConnectionError) or is_of_http(error):
         cause = (error.__cause__ or error) if isinstance(error, openai.OpenAIError) else error
-        what = f"{type(cause).__name__}: {one_line(cause, key)}"
+        said, name = one_line(cause, key), type(cause).__name__
+        what = said if said == name else f"{name}: {said}"
         if type(cause).__name__ == "DecodingError":
             return Failure("again", f"the answer cannot be unpacked ({what})", unsure=True, shape="packing")
         # Without a connection nothing was asked; one that broke may have been used.
@@ -97,13 +103,25 @@ def is_of_http(error: BaseException) -> bool:
 
 def said_in(error: Any) -> Said:
     """The server's own words in an error of the openai package, without the package's around them."""
+    packing = strange_packing(error.response)
+    if packing:
+        return Said(f"words packed as {packing!r}, which was not asked for")
     return words_of(cast(bytes, error.response.content))
 
 
+def strange_packing(response: Any) -> str:
+    """How a body is packed that nobody here can unpack, and that came as it is; empty for any other."""
+    asked = str(response.request.headers.get("accept-encoding", "")).lower()
+    known = {"identity", *(coding.partition(";")[0].strip() for coding in asked.split(","))}
+    packed = str(response.headers.get("content-encoding", "")).lower().split(",")
+    return printable(", ".join(coding.strip() for coding in packed if coding.strip() not in {"", *known}))[:_LONGEST]
+
+
 def one_line(error: object, key: str = "") -> str:
-    """The text of an error in one line of bounded length, without the key."""
+    """The text of an error in one line of bounded length, printable, without the key and passwords of addresses."""
     text = " ".join(str(error).split()) or type(error).__name__
-    return (text.replace(key, "***") if key else text)[:_LONGEST]
+    text = _PASSWORD.sub("***@", text.replace(key, "***") if key else text)
+    return printable(text)[:_LONGEST]
 
 
 def refused_key(status: int, said: str, key_env: str) -> str:
@@ -112,10 +130,28 @@ def refused_key(status: int, said: str, key_env: str) -> str:
     return f"the server does not accept the key ({status}): {said}; {mend}"
 
 
-def sent_on(location: str, key: str = "") -> str:
+def sent_on(response: Any, key: str = "") -> str:
     """What to tell a user whose server wants to be asked elsewhere; prompts and key are not sent there unasked."""
-    address = one_line(location or "nowhere", key).removesuffix("/chat/completions").removesuffix("/models")
-    return f"the server sends requests on to {address}; if that is where to ask, say so with --set openai.base_url=URL"
+    status, location = int(response.status_code), str(response.headers.get("location", ""))
+    if not location:
+        return f"the server sends requests on ({status}) and does not say where; {_CHECK_ADDRESS}"
+    try:
+        there = urljoin(str(response.request.url), location)
+    except ValueError:
+        there = location
+    here, address = _base(str(response.request.url)), _base(there)
+    if here == address:
+        return (
+            f"the server sends requests on ({status}) to where they came from, {one_line(there, key)}; {_CHECK_ADDRESS}"
+        )
+    return (
+        f"the server sends requests on to {one_line(address, key)}; if that is where to ask, say so with --set "
+        "openai.base_url=URL"
+    )
+
+
+def _base(url: str) -> str:
+    return url.rstrip("/").removesuffix("/chat/completions").removesuffix("/models")
 
 
 def _of_status(status: int, said: Said, key: str, key_env: str, wait: float | None = None, way: str = "") -> Failure:

@@ -15,9 +15,9 @@ from typing import Any, cast
 
 from coevo import thinking
 from coevo.records import Json
-from coevo_openai.failures import FailedAnswerError, NoCompletionError
+from coevo_openai.failures import FailedAnswerError, NoCompletionError, one_line
 from coevo_openai.spending import Usage
-from coevo_openai.words import plain, text_of, words_in
+from coevo_openai.words import loads, plain, text_of, words_in
 
 _MOST_TOKENS = 10_000_000
 """Of one answer or prompt; no model holds more, so a server that counts more miscounts."""
@@ -28,7 +28,8 @@ _REASONS = {
 """Other servers' words for why an answer ended, in lower case."""
 _FAILED = frozenset({"error", "abort", "aborted", "cancelled", "insufficient_system_resource"})
 """Ends that say that the server failed: routers, vLLM and SGLang, DeepSeek."""
-_SAID = frozenset({"text", "output_text", "refusal"})
+_SAID = frozenset({"text", "output_text"})
+_THOUGHT = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content", "tool_call", "tool_use"})
 _MORE_TOKENS = "give it more with --set sampling.max_new_tokens=N"
 _NO_THOUGHTS = (
     "switch reasoning off, where the server can, with "
@@ -55,12 +56,13 @@ class Reply:
     note: str = ""
 
 
-def parsed(body: bytes, content_type: str = "") -> Mapping[str, Json]:
+def parsed(body: bytes, content_type: str = "", packing: str = "") -> Mapping[str, Json]:
     """The body of a success.
 
     Args:
         body: as it came, unpacked.
         content_type: the header, for the character set.
+        packing: that it still has, because nobody here asked for it.
 
     Raises:
         NoCompletionError: it is no JSON object.
@@ -74,8 +76,12 @@ def parsed(body: bytes, content_type: str = "") -> Mapping[str, Json]:
             "--set openai.extra_body={stream=false}"
         )
     try:
-        data: Json = json.loads(text)
+        data = loads(text)
     except (ValueError, RecursionError):
+        if packing:
+            raise NoCompletionError(
+                f"the answer cannot be unpacked: it is packed as {packing!r}, which was not asked for"
+            ) from None
         raise NoCompletionError(f"the answer is no JSON: {plain(text)[:100]!r}") from None
     if not isinstance(data, dict):
         raise NoCompletionError(f"the answer is no JSON object: {plain(text)[:100]!r}")
@@ -126,15 +132,18 @@ def reply_of(data: Mapping[str, Json], secret: str = "") -> Reply:
     if not isinstance(message, dict):
         raise NoCompletionError("the answer is no chat completion: choices.message is no object")
     said = cast(Mapping[str, Json], message)
-    text, thoughts = _content(said.get("content"))
+    text, thoughts, refusal = _content(said.get("content"))
     thoughts += "".join(part for name in ("reasoning_content", "reasoning") if isinstance(part := said.get(name), str))
-    refusal = said.get("refusal")
-    text = text or (refusal if isinstance(refusal, str) else "")
+    refusal += own if isinstance(own := said.get("refusal"), str) else ""
     ended = _REASONS.get(ended.lower(), ended)
-    note = "" if thinking.said(text).answer.strip() else _note(data, ended, thoughts + text.strip())
+    note = ""
+    if not thinking.said(text).answer.strip():
+        # Its words are no answer: a parser would look for one in them.
+        note = f"the model refused: {refusal}" if refusal.strip() else _note(data, ended, thoughts + text.strip())
+        text = "" if refusal.strip() else text
     if secret:
-        text, thoughts = text.replace(secret, "***"), thoughts.replace(secret, "***")
-    return Reply(text, ended, _logprobs(choice.get("logprobs")), thoughts, note)
+        text, thoughts, note = (part.replace(secret, "***") for part in (text, thoughts, note))
+    return Reply(text, ended, _logprobs(choice.get("logprobs")), thoughts + refusal, one_line(note) if note else "")
 
 
 def _first(choices: list[Json]) -> Mapping[str, Json]:
@@ -145,33 +154,47 @@ def _first(choices: list[Json]) -> Mapping[str, Json]:
     return next((choice for choice in tables if choice.get("index") == 0), tables[0])
 
 
-def _content(content: Json) -> tuple[str, str]:
-    """What was said and what was thought, of a text or of a list of parts."""
+def _content(content: Json) -> tuple[str, str, str]:
+    """What was said, what was thought and how it was refused, of a text or of a list of parts.
+
+    Raises:
+        NoCompletionError: it is neither, or a part that should say something has no text that can be found.
+    """
     if content is None:
-        return "", ""
+        return "", "", ""
     if isinstance(content, str):
-        return content, ""
+        return content, "", ""
     if not isinstance(content, list):
         raise NoCompletionError(f"the answer is no chat completion: content is a {type(content).__name__}")
-    said, thought = "", ""
+    said = thought = refused = ""
     for part in cast(list[Json], content):
         table = {"type": "text", "text": part} if isinstance(part, str) else _table(part)
-        if table.get("type", "text") in _SAID:
-            said += _inner(table)
+        kind, inner = table.get("type", "text"), _inner(table)
+        if inner is None and kind not in _THOUGHT:
+            raise NoCompletionError(
+                f"the answer is no chat completion: a part of content has no text: '{json.dumps(part)[:100]}'"
+            )
+        if kind in _SAID:
+            said += inner or ""
+        elif kind == "refusal":
+            refused += inner or ""
         else:
-            thought += _inner(table)
-    return said, thought
+            thought += inner or ""
+    return said, thought, refused
 
 
-def _inner(part: Mapping[str, Json]) -> str:
-    """The text of a part, whatever its key; of a list of parts those of all."""
-    for name in ("text", "refusal", "thinking", "reasoning", "content"):
+def _inner(part: Mapping[str, Json], depth: int = 4) -> str | None:
+    """The text of a part, whatever its key; of a list of parts those of all; None where there is none."""
+    for name in ("text", "refusal", "thinking", "reasoning", "content", "value"):
         value: Any = part.get(name)
         if isinstance(value, str):
             return value
-        if isinstance(value, list):
-            return "".join(_inner(_table(item)) for item in cast(list[Json], value))
-    return ""
+        if isinstance(value, list) and depth:
+            inner = [_inner(_table(item), depth - 1) for item in cast(list[Json], value)]
+            return None if None in inner else "".join(text for text in inner if text)
+        if isinstance(value, dict) and depth:
+            return _inner(cast(Mapping[str, Json], value), depth - 1)
+    return None
 
 
 def _note(data: Mapping[str, Json], ended: str, thoughts: str) -> str:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 from coevo.errors import UserError
 from coevo.network import is_loopback
-from coevo_openai.connecting import OPENAI, QUICK_SECONDS, Connections
-from coevo_openai.failures import one_line, refused_key, said_in, sent_on
+from coevo.records import Json
+from coevo_openai.connecting import LARGEST, OPENAI, QUICK_SECONDS, Connections, received
+from coevo_openai.failures import NoCompletionError, is_of_http, one_line, refused_key, said_in, sent_on
+from coevo_openai.replies import parsed
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
+
+T = TypeVar("T")
 
 _MOST_NAMES = 20
 _SHORTEST_SECRET = 16
@@ -61,7 +68,7 @@ class Server:
 
     def client(self) -> AsyncOpenAI:
         """Connections for the running event loop; close them with `async with`."""
-        return self._connections.async_client(self._seconds)
+        return self._connections.client(self._seconds)
 
     def models(self) -> list[tuple[str, str]]:
         """Names and owners of the models; empty where the server does not list them. Blocks.
@@ -72,39 +79,68 @@ class Server:
         import openai
 
         try:
-            with self._connections.client(min(self._seconds, QUICK_SECONDS)) as client:
-                return [
-                    (str(model.id), str(model.owned_by))
-                    for model in client.models.list(extra_headers=self.headers).data or []
-                ]
+            return _done(self._own_models)
         except openai.AuthenticationError as error:
             said = one_line(said_in(error).text or "no more words", self.key)
             raise UserError(f"{self.address}: {refused_key(401, said, self.key_env)}") from None
-        except openai.APITimeoutError:
+        except (openai.APITimeoutError, TimeoutError):
             return []  # busy; a request will say more
         except openai.APIConnectionError as error:
             what = one_line(error.__cause__ or error, self.key)
             raise UserError(f"no server can be reached at {self.address} {self._connections.failed(what)}") from None
         except openai.APIStatusError as error:
             if 300 <= error.status_code < 400:
-                raise UserError(
-                    f"{self.address}: {sent_on(error.response.headers.get('location', ''), self.key)}"
-                ) from None
+                raise UserError(f"{self.address}: {sent_on(error.response, self.key)}") from None
             return []
-        except (openai.OpenAIError, ValueError, TypeError, AttributeError):
-            return []  # it has no such list, or keeps it from this key
+        except Exception as error:
+            if _is_no_list(error):
+                return []  # it has no such list, or keeps it from this key
+            raise
+
+    async def _own_models(self) -> list[tuple[str, str]]:
+        async with self._connections.client(min(self._seconds, QUICK_SECONDS)) as client:
+            return await self._listed(client)
+
+    async def _listed(self, client: AsyncOpenAI) -> list[tuple[str, str]]:
+        """Names and owners of the models. The time is all that it may take: bytes that drip would last for ever."""
+        models: Any = client.models
+        async with asyncio.timeout(min(self._seconds, QUICK_SECONDS)):
+            content, response = await received(models.with_streaming_response.list(extra_headers=self.headers))
+        if len(content) > LARGEST:
+            raise NoCompletionError(f"the list of models has more than {LARGEST >> 20} MB")
+        listed = parsed(content, str(response.headers.get("content-type", ""))).get("data")
+        if not isinstance(listed, list):
+            raise NoCompletionError("the list of models is no list")
+        models = [cast(Mapping[str, Json], model) for model in cast(list[Json], listed) if isinstance(model, dict)]
+        return [(str(model.get("id")), str(model.get("owned_by"))) for model in models]
 
     async def offered(self, client: AsyncOpenAI) -> str:
         """Which models the server has, in words that end a message."""
         import openai
 
         try:
-            page = await client.models.list(timeout=QUICK_SECONDS, extra_headers=self.headers)
-            names = [str(model.id) for model in page.data or []]
-        except (openai.OpenAIError, ValueError, TypeError, AttributeError):
+            names = [one_line(name, self.key) for name, _ in await self._listed(client)]
+        except Exception as error:
+            if not isinstance(error, openai.OpenAIError | TimeoutError) and not _is_no_list(error):
+                raise
             return "check --model, and that the address of the server ends as it should, usually in /v1"
         more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
         return f"it offers {', '.join(names[:_MOST_NAMES]) or 'none'}{more}; choose with --model"
+
+
+def _is_no_list(error: Exception) -> bool:
+    """Whether there was an answer, and no list of models in it."""
+    return isinstance(error, NoCompletionError) or is_of_http(error)
+
+
+def _done(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """What a coroutine gives, also for a caller within a running event loop, which waits."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work())
+    with ThreadPoolExecutor(1) as elsewhere:
+        return elsewhere.submit(lambda: asyncio.run(work())).result()
 
 
 def _check_name(key_env: str) -> None:
@@ -139,15 +175,16 @@ def _check_url(url: str, name: str = "base_url") -> None:
     Raises:
         ValueError: what is wrong.
     """
-    parts = urlsplit(url)
-    if parts.username or parts.password or parts.query:
+    try:
+        parts = urlsplit(url)
+        wrong = parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0
+        secret = parts.username or parts.password or parts.query
+    except ValueError:
+        wrong, secret = True, ""
+    if secret or "@" in url:  # what is no address may hold a password all the same
         raise ValueError(
             f"{name} may hold no user, password or query; put the key into the variable that key_env names"
         )
-    try:
-        wrong = parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0
-    except ValueError:
-        wrong = True
     if wrong:
         raise ValueError(f"{name} got {url!r}: expected one such as http://127.0.0.1:8000/v1")
 

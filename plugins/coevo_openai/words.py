@@ -19,6 +19,8 @@ from coevo.records import Json
 _SPEAKING = ("error", "detail", "message", "msg", "description", "error_description", "title", "errors", "reason")
 """Keys that a text is looked for under, the likeliest first."""
 _NAMING = ("code", "type", "error_type", "status", "status_code")
+_MOST_DIGITS = 400
+"""A float has 309."""
 _NESTED = 6
 """Objects within objects that are looked into."""
 _OVERFLOW = re.compile(
@@ -66,10 +68,24 @@ def words_of(body: bytes | str) -> Said:
     """What the body of an error says."""
     text = body if isinstance(body, str) else text_of(body)
     try:
-        data: Json = json.loads(text)
+        data = loads(text)
     except (ValueError, RecursionError):
         return Said(plain(text))
     return words_in(data)
+
+
+def loads(text: str) -> Json:
+    """JSON, also where a number has more digits than Python reads: such a one is infinite.
+
+    Raises:
+        ValueError: it is none.
+        RecursionError: it is nested too deeply.
+    """
+    return json.loads(text, parse_int=_whole)
+
+
+def _whole(digits: str) -> int | float:
+    return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
 
 
 def words_in(data: Json) -> Said:
@@ -103,7 +119,8 @@ def _text(data: Json, depth: int) -> str:
     said = cast(Mapping[str, Json], data)
     text = next((found for key in _SPEAKING if (found := _text(said.get(key), depth - 1))), "")
     # FastAPI: which field it is about.
-    place = ".".join(str(part) for part in cast(list[Json], said["loc"])) if isinstance(said.get("loc"), list) else ""
+    loc = said.get("loc")
+    place = plain(".".join(map(str, cast(list[Json], loc)))) if isinstance(loc, list) else ""
     # A router: what the server behind it said.
     behind = _behind(said, depth)
     return ": ".join(part for part in (place, text, behind) if part)
@@ -114,7 +131,7 @@ def _behind(said: Mapping[str, Json], depth: int) -> str:
     raw: Any = cast(dict[str, Json], metadata).get("raw") if isinstance(metadata, dict) else None
     if isinstance(raw, str):
         try:
-            raw = json.loads(raw)
+            raw = loads(raw)
         except (ValueError, RecursionError):
             return plain(raw)
     return _text(raw, depth - 1)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from coevo import BatchReport, GenerationReport, Rollout, RunInfo, hookimpl
+from coevo.streams import standard_output
+from coevo.text import printable
 from coevo_progress.state import State, batch_line, start_line
 from coevo_progress.view import View
 
@@ -20,7 +22,7 @@ class Progress:
     """
 
     def __init__(self, *, plain: bool = False, console: Console | None = None) -> None:
-        self._console = console or Console(highlight=False)
+        self._console = console or Console(highlight=False, file=standard_output())
         self._live = self._console.is_terminal and not self._console.is_dumb_terminal and not plain
         self._state: State | None = None
         self._view: View | None = None
@@ -68,6 +70,7 @@ class Progress:
             view.stop()
 
     def _line(self, text: str) -> None:
+        text = printable(text)  # consoles write past what makes all other output so
         if self._view is not None:
             self._console.print(text, markup=False)
         elif not self._reader_is_gone:

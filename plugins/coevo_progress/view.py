@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from statistics import fmean
+from typing import TextIO, cast
 
 from rich.console import Console
 from rich.live import Live
@@ -11,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from coevo.objectives import written
+from coevo.text import PrintableStream, printable
 from coevo_progress.state import State, against_baseline, beside_first, clock, gap, signs_of_life
 
 REDRAWS_A_SECOND = 4
@@ -21,7 +24,7 @@ class View:
     """A live display of a state. It vanishes when stopped: the lines above it are the record."""
 
     def __init__(self, state: State, console: Console) -> None:
-        self._state = state
+        self._state, self._before = state, (sys.stdout, sys.stderr)
         self._live = Live(
             get_renderable=self.render,
             console=console,
@@ -31,11 +34,15 @@ class View:
 
     def start(self) -> None:
         """Begin to draw."""
+        self._before = sys.stdout, sys.stderr
         self._live.start()
+        # What is printed meanwhile, rich puts above the view, colours and links included.
+        sys.stdout, sys.stderr = (cast(TextIO, PrintableStream(stream)) for stream in (sys.stdout, sys.stderr))
 
     def stop(self) -> None:
         """Leave the terminal as it was."""
         self._live.stop()
+        sys.stdout, sys.stderr = self._before
 
     def render(self) -> Table:
         """The view as it is now."""
@@ -49,22 +56,22 @@ class View:
         best = state.best_now()
         if best is not None:
             words = [written(best), gap(best, state.info), against_baseline(best, state.info)]
-            grid.add_row("best", Text(", ".join(filter(None, words))))
+            grid.add_row("best", _text(", ".join(filter(None, words))))
         if state.adapted is not None:
             alive = signs_of_life(state.adapted.metrics, state.adapted.members)
             if state.adapted.zero_update:
-                grid.add_row("weights", Text(f"did not move: {state.adapted.zero_update}", style="yellow"))
+                grid.add_row("weights", _text(f"did not move: {state.adapted.zero_update}", style="yellow"))
             elif alive:
-                grid.add_row("weights", Text(", ".join(alive)))
+                grid.add_row("weights", _text(", ".join(alive)))
         if state.last_probe is not None and state.first_probe is not None:
-            grid.add_row("centre", Text(beside_first(state.last_probe, state.first_probe)))
+            grid.add_row("centre", _text(beside_first(state.last_probe, state.first_probe)))
         grid.add_row("time", self._time())
         return grid
 
     def _generation(self) -> Text:
         state = self._state
         operator = f", operator {state.tally.operator}" if state.tally.operator else ""
-        return Text(f"{state.generation + 1}/{state.info.generations}{operator}")
+        return _text(f"{state.generation + 1}/{state.info.generations}{operator}")
 
     def _share(self) -> float:
         """Generations done, the one under way in part."""
@@ -76,7 +83,7 @@ class View:
     def _batch(self) -> Text:
         tally, expected = self._state.tally, self._state.expected()
         if not tally.done:
-            return Text("first answers under way")
+            return _text("first answers under way")
         words = [f"{tally.done}{f'/{expected}' if expected else ''} answers"]
         words.append(f"{100.0 * tally.valid / tally.done:.0f} % valid")
         if tally.objectives:
@@ -84,9 +91,14 @@ class View:
         seconds = self._state.clock() - self._state.batch_started
         if seconds > 0.0:
             words.append(f"{tally.tokens / seconds:.0f} tokens/s")
-        return Text(", ".join(words))
+        return _text(", ".join(words))
 
     def _time(self) -> Text:
         remaining = self._state.remaining()
         left = "" if remaining is None else f", about {clock(remaining)} left"
-        return Text(f"{clock(self._state.elapsed())} elapsed{left}")
+        return _text(f"{clock(self._state.elapsed())} elapsed{left}")
+
+
+def _text(words: str, style: str = "") -> Text:
+    """A cell: names of tasks, operators and reasons are an author's."""
+    return Text(printable(words), style)

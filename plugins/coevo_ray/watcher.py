@@ -28,8 +28,10 @@ class Watcher:
         Args:
             folder: Ray's, to be removed.
         """
+        from coevo.places import interpreter  # here: the process itself knows nothing of coevo
+
         self._process = subprocess.Popen(
-            [sys.executable, "-I", __file__, str(folder)],
+            [interpreter(), "-I", __file__, str(folder)],
             stdin=subprocess.PIPE,
             text=True,
             start_new_session=True,  # Ctrl-C is not for it

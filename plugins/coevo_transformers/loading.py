@@ -1,9 +1,7 @@
 """Loading a model: format and device, tokenizer, what ends an answer, and which tensors are parameters."""
 
-import logging
 import re
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -13,12 +11,18 @@ import torch
 import transformers
 
 from coevo.errors import UserError
+from coevo.vocabulary import check_vocabulary, turn_ends
 from coevo.weights import noise
 from coevo.weights.architecture import loaded_tensors, tensors_of
-from coevo.weights.dtypes import FROM_SAFETENSORS, dtype_of
-from coevo.weights.selection import LoadedTensor, select
+from coevo.weights.configuration import asked, blamed, quietly, vocabulary, words
+from coevo.weights.dtypes import FROM_SAFETENSORS, DType, dtype_of
+from coevo.weights.finite import require_finite
+from coevo.weights.selection import LoadedTensor, note_unused, select
 from coevo.weights.stored import StoredTensor, open_checkpoint, shortened
 from coevo.weights.torch_memory import as_numpy
+
+_LOOK = 16
+"""Tokens of a prompt that a model is asked to see that it answers: fewer than any model takes."""
 
 DTypeOption: TypeAlias = Literal["auto", "bfloat16", "float16", "float32"]
 
@@ -61,7 +65,7 @@ def choose_device(device: str) -> torch.device:
         raise UserError(f"cannot use device {device!r}: {said}; expected 'auto', 'cpu' or 'cuda'") from None
 
 
-def choose_dtype(dtype: DTypeOption, device: torch.device) -> str:
+def choose_dtype(dtype: DTypeOption, device: torch.device) -> DType:
     """The format to serve in: `auto` is bfloat16 where the hardware computes in it, else float32."""
     if dtype != "auto":
         return dtype
@@ -87,19 +91,26 @@ def _cpu_flags() -> set[str]:
     return set(line.group(1).split()) if line else set()
 
 
-def load(folder: Path, dtype: str, device: torch.device, attention: str) -> Loaded:
-    """Loads a dense text model for generation.
+def load(
+    folder: Path, tokenizer: Any, prompt: Sequence[int], dtype: DType, device: torch.device, attention: str
+) -> Loaded:
+    """Loads a dense text model for generation; it is asked `prompt`, tokens of its tokenizer's, to see that it answers.
 
     Raises:
         UserError: The folder holds no model that transformers loads as a causal language model without
-            remote code.
+            remote code, or one that does not compute with its tokenizer's tokens.
     """
     library: Any = transformers  # its own types are too incomplete to check against
-    with quiet():
-        tensors = tensors_of(folder)
-        select(folder, tensors)  # says in one line and at once what transformers says late or not at all
+    # What transformers says late or not at all is said in one line, and at once.
+    tensors, stored = tensors_of(folder), open_checkpoint(folder)
+    selection = select(folder, tensors)
+    note_unused(selection, folder)
+    require_finite(selection, stored, dtype)
+    rows = vocabulary(folder)
+    check_vocabulary(tokenizer, folder, rows, prompt)
+    eos = turn_ends(tokenizer, folder, rows)
+    with quietly():
         try:
-            tokenizer: Any = library.AutoTokenizer.from_pretrained(folder, local_files_only=True)
             model: Any = library.AutoModelForCausalLM.from_pretrained(
                 folder,
                 dtype=getattr(torch, dtype),
@@ -108,18 +119,14 @@ def load(folder: Path, dtype: str, device: torch.device, attention: str) -> Load
                 trust_remote_code=False,
             )
         except Exception as error:  # noqa: BLE001 - whatever a broken folder makes of it is the user's to mend
-            said = " ".join(str(error).split()) or type(error).__name__
-            raise UserError(f"transformers cannot load {str(folder)!r}: {said[:300]}") from None
-    stored = open_checkpoint(folder)
+            raise UserError(f"transformers cannot load {str(folder)!r}: {words(error)}") from None
     parameters, _ = loaded_tensors(model, stored)
     _require_stored(parameters, stored)
     model.eval().requires_grad_(False).to(device)
     for parameter in parameters.values():
         # transformers may map the file; the kernels write here, and a packed layout would not be the plain one.
         parameter.data = parameter.data.clone(memory_format=torch.contiguous_format)
-    eos = _eos_ids(model, tokenizer)
-    if not eos:
-        raise UserError(f"{str(folder)!r} names no token that ends a turn; expected eos_token_id")
+    _require_answers(model, prompt, folder, dtype)
     pad = getattr(tokenizer, "pad_token_id", None)
     return Loaded(
         model=model,
@@ -129,9 +136,35 @@ def load(folder: Path, dtype: str, device: torch.device, attention: str) -> Load
         parameters=parameters,
         tensors=tensors,
         eos_ids=eos,
-        pad_id=int(pad) if pad is not None else min(eos),
+        pad_id=int(pad) if pad is not None and 0 <= pad < rows else min(eos),
         context_tokens=_context_tokens(model, tokenizer),
     )
+
+
+def _require_answers(model: Any, prompt: Sequence[int], folder: Path, dtype: DType) -> None:
+    """Ask the model for one token after a prompt: a wrong entry of its configuration may show here only.
+
+    Raises:
+        UserError: it has none, or none of finite numbers.
+    """
+    config = str(folder / "config.json")
+    try:
+        with torch.inference_mode():
+            ids = torch.tensor([prompt[:_LOOK]], device=model.device)
+            answer: torch.Tensor = model(input_ids=ids, use_cache=False).logits
+    except Exception as error:  # noqa: BLE001 - whatever a broken configuration makes of it is the user's to mend
+        with quietly():
+            at_fault = blamed(folder, asked, error) or config
+        raise UserError(f"{at_fault}, with which transformers computes no answer: {words(error)}") from None
+    # What is computed from the configuration. A mask may hold minus infinity; attention hides the rest from answers.
+    buffers = {name: buffer for name, buffer in model.named_buffers() if buffer.is_floating_point()}
+    if wrong := next((name for name, b in buffers.items() if (b.isnan() | b.isposinf()).any()), ""):
+        raise UserError(f"{config!r} has a wrong entry: of it transformers computes a {wrong!r} that is not finite")
+    if not answer.isfinite().all():
+        raise UserError(
+            f"the model in {str(folder)!r} answers with numbers that are not finite in {dtype}, and its weights are "
+            f"finite: look for a wrong entry in {config!r}, or choose another dtype"
+        )
 
 
 def _require_stored(parameters: Mapping[str, torch.nn.Parameter], stored: Mapping[str, StoredTensor]) -> None:
@@ -162,14 +195,6 @@ def _equals(found: torch.Tensor, entry: StoredTensor) -> bool:
     return np.array_equal(held.reshape(-1).view(np.uint8), served.reshape(-1).view(np.uint8))
 
 
-def _eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
-    found: set[int] = set()
-    for source in (getattr(model, "generation_config", None), model.config.get_text_config(decoder=True), tokenizer):
-        value = getattr(source, "eos_token_id", None)
-        found.update([value] if isinstance(value, int) else value or [])
-    return frozenset(int(token) for token in found)
-
-
 def _context_tokens(model: Any, tokenizer: Any) -> int | None:
     config = model.config.get_text_config(decoder=True)
     for name in ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length"):
@@ -178,18 +203,3 @@ def _context_tokens(model: Any, tokenizer: Any) -> int | None:
             return value
     limit = getattr(tokenizer, "model_max_length", None)
     return int(limit) if limit is not None and limit < 1 << 30 else None  # else a stand-in for "unknown"
-
-
-@contextmanager
-def quiet() -> Generator[None]:
-    """No progress bars and no chatter from transformers; its errors are exceptions anyway."""
-    says: Any = transformers.utils.logging
-    level, bars = says.get_verbosity(), says.is_progress_bar_enabled()
-    says.set_verbosity(logging.ERROR)
-    says.disable_progress_bar()
-    try:
-        yield
-    finally:
-        says.set_verbosity(level)
-        if bars:
-            says.enable_progress_bar()

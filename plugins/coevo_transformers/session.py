@@ -19,6 +19,7 @@ from coevo.errors import UserError
 from coevo.models import pull, resolve
 from coevo.prompts import Prompts
 from coevo.records import Json, Perturbation, Sampling
+from coevo.vocabulary import tokenizer_of
 from coevo.weights.dtypes import Stored
 from coevo.weights.selection import select, with_scales
 from coevo_transformers.completing import Completer, Limits
@@ -71,10 +72,11 @@ class Session:
         if not self.exact:
             refuse_elsewhere(settings.weights, self.device, settings.master)
         self.dtype = choose_dtype(settings.dtype, self.device)
-        loaded = load(self.folder, self.dtype, self.device, settings.attention)
+        tokenizer = tokenizer_of(self.folder)
+        self.prompts = Prompts(tokenizer, settings.chat_options, settings.date)  # before anything slow: it may refuse
+        loaded = load(self.folder, tokenizer, self.prompts.sample(), self.dtype, self.device, settings.attention)
         selection = with_scales(select(self.folder, loaded.tensors), settings.scales)
         self.weights = serving(settings.weights)(selection, self.folder, loaded.parameters, where=settings.master)
-        self.prompts = Prompts(loaded.tokenizer, settings.chat_options, settings.date)
         self._tokenizer, self._eos = loaded.tokenizer, loaded.eos_ids
         self.decoder = Decoder(loaded.model, loaded.pad_id)
         context = _context(settings.context, loaded.context_tokens)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from coevo.canary import Canary, run_canary
 from coevo.errors import CheckFailedError
+from coevo.files import write_atomic
 from coevo.models import cache_folder
 from coevo.records import Json, Perturbation
 from coevo.weights.dtypes import Stored
@@ -127,7 +128,7 @@ def prove(weights: VllmWeights, inspection: Inspection, rpc: Rpc, facts: Mapping
     finally:
         rpc("coevo_listen", False)
     kept.parent.mkdir(parents=True, exist_ok=True)
-    kept.write_text(json.dumps({"facts": dict(facts), "proved": list(canary.proved)}, indent=1))
+    write_atomic(kept, json.dumps({"facts": dict(facts), "proved": list(canary.proved)}, indent=1))
     return canary
 
 

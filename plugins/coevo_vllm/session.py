@@ -16,9 +16,13 @@ from coevo.decoding import Decoding
 from coevo.models import pull, resolve
 from coevo.prompts import Prompt, Prompts
 from coevo.records import Completion, Json, Request, Sampling
+from coevo.vocabulary import check_vocabulary, tokenizer_of, turn_ends
 from coevo.weights.architecture import tensors_of
+from coevo.weights.configuration import vocabulary
 from coevo.weights.dtypes import DType
-from coevo.weights.selection import Selection, select, with_scales
+from coevo.weights.finite import require_finite
+from coevo.weights.selection import Selection, note_unused, select, with_scales
+from coevo.weights.stored import open_checkpoint
 from coevo_vllm.arguments import check
 from coevo_vllm.canarying import Inspection, prove
 from coevo_vllm.pump import Pump
@@ -47,7 +51,14 @@ class Session:
         found = resolve(settings.model)
         self.folder = found if isinstance(found, Path) else pull(found)
         select(self.folder)  # says in one line what is broken or quantised, which vLLM says in a hundred
+        tokenizer = tokenizer_of(self.folder)
+        prompts = Prompts(
+            tokenizer, settings.chat_options, settings.date
+        )  # what is wrong with it is said before anything slow
         selection = with_scales(select(self.folder, tensors_of(self.folder)), settings.scales)
+        note_unused(selection, self.folder)
+        require_finite(selection, open_checkpoint(self.folder))
+        check_vocabulary(tokenizer, self.folder, vocabulary(self.folder), prompts.sample())
         self.pump = Pump(lambda: make(self.folder, settings))
         try:
             self._begin(selection)
@@ -63,8 +74,8 @@ class Session:
         tokenizer: Any = self.pump.do(lambda: self.pump.llm.get_tokenizer())
         self.prompts = Prompts(tokenizer, settings.chat_options, settings.date)
         self._texts = Decoding(tokenizer)
-        self._stops = _eos_ids(self.folder, config, tokenizer)
         self._vocabulary = int(config.get_vocab_size())
+        self._stops = sorted(turn_ends(tokenizer, self.folder, self._vocabulary))
         self.weights = VllmWeights(
             selection, self.folder, self.rpc, self.dtype, where=settings.master, route=settings.noise
         )
@@ -227,16 +238,3 @@ def _completion(request: Request, prompt: Prompt, texts: Decoding, output: Any) 
     return Completion(
         prompt.opened + text, prompt.ids, ids, reason if reason in ("stop", "length") else "length", logprobs
     )
-
-
-def _eos_ids(folder: Path, config: Any, tokenizer: Any) -> list[int]:
-    """Every token that ends a turn, as the engine `transformers` takes them."""
-    transformers: Any = importlib.import_module("transformers")
-    found: set[int] = set()
-    sources = [config.hf_config, getattr(config, "hf_text_config", None), tokenizer]
-    if (folder / "generation_config.json").is_file():
-        sources.append(transformers.GenerationConfig.from_pretrained(folder, local_files_only=True))
-    for source in sources:
-        value = getattr(source, "eos_token_id", None)
-        found.update([value] if isinstance(value, int) else value or [])
-    return sorted(int(token) for token in found)

@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 from coevo.errors import MissingExtraError, UserError
 from coevo.machine import gpus
 from coevo.records import Json
-from coevo.weights.stored import read_json
+from coevo.weights.stored import read_json, text_part
 
 CPU_CONTEXT = 8192
 """Longest prompt plus answer on the CPU unless another is asked for: one forward must have room for a whole prompt."""
@@ -153,9 +153,8 @@ def make(folder: Path, settings: Settings) -> Any:
 
 def _own_context(folder: Path) -> int:
     """Longest prompt plus answer that the checkpoint's configuration names."""
-    config: Any = read_json(folder / "config.json")
-    length: Any = (config.get("text_config") or config).get("max_position_embeddings")
-    return int(length) if isinstance(length, int) else CPU_CONTEXT
+    length = text_part(read_json(folder / "config.json")).get("max_position_embeddings")
+    return length if isinstance(length, int) and length > 0 else CPU_CONTEXT
 
 
 def _share_cores(workers: int) -> None:

@@ -5,14 +5,13 @@ Every folder under `problems/` is a task of that name; `heuristics` is the task 
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coevo import hookimpl
-from coevo.files import read_text
+from coevo.files import read_toml
 from coevo.records import Json
 from coevo_heuristics.commands import add_check
 from coevo_heuristics.problem import HoleKind
@@ -35,7 +34,7 @@ def register_tasks(tasks: Registry[Task]) -> None:
     tasks.register("heuristics", HeuristicTask, "design a heuristic for the problem in a folder")
     for file in sorted(_PROBLEMS.glob("*/problem.toml")):
         # Only the title is read here: a command that lists tasks should not check them.
-        title = str(tomllib.loads(read_text(file)).get("title", ""))
+        title = str(read_toml(file).get("title", ""))
         tasks.register(file.parent.name, _factory(file.parent), title)
 
 

@@ -12,9 +12,11 @@ import json
 import os
 import re
 import sqlite3
+import stat
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -178,6 +180,7 @@ class EvaluationCache:
 
     def _opened(self) -> sqlite3.Connection:
         self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._check_ours()
         connection = sqlite3.connect(self.file, timeout=_BUSY_SECONDS, check_same_thread=False)
         try:
             connection.execute("PRAGMA journal_mode = WAL")
@@ -189,6 +192,25 @@ class EvaluationCache:
             connection.close()
             raise
         return connection
+
+    def _check_ours(self) -> None:
+        """Refuse results that somebody else may have written, and files that are not what they seem.
+
+        Raises:
+            PermissionError: which, and what mends it.
+        """
+        names = ("", "-wal", "-shm", "-journal")
+        found = [(self.file.parent, self.file.parent.stat())]
+        for path in (self.file.with_name(self.file.name + name) for name in names):
+            with suppress(FileNotFoundError):
+                found.append((path, path.lstat()))
+        for path, about in found:
+            if path != self.file.parent and not stat.S_ISREG(about.st_mode):
+                raise PermissionError(f"{str(path)!r} is no ordinary file")
+            if about.st_uid not in (os.getuid(), 0):
+                raise PermissionError(f"{str(path)!r} is another user's")
+            if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                raise PermissionError(f"others may write to {str(path)!r}; mend it with: chmod go-w {str(path)!r}")
 
     def _shrink(self) -> None:
         """Drop the oldest quarter where there is too much; the room is used again, so the file stays as it is."""

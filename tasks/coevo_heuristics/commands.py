@@ -5,17 +5,19 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coevo.errors import UserError
+from coevo.errors import CoevoError, UserError
 from coevo.places import expanded
 from coevo.registry import did_you_mean
+from coevo_heuristics.problem import MOST_WORKERS
 
 if TYPE_CHECKING:
-    from coevo_heuristics.checking import Row
+    from coevo_heuristics.checking import Row, Timing
 
 FAILED = 1
 _LONGEST = 160
@@ -30,7 +32,8 @@ def add_check(app: typer.Typer, problems: Path) -> None:
             str, typer.Argument(metavar="DIR|NAME", help="A problem folder, or a problem that comes with coevo.")
         ],
         workers: Annotated[
-            int | None, typer.Option(metavar="N", min=1, help="Candidates at once; one per core by default.")
+            int | None,
+            typer.Option(metavar="N", min=1, max=MOST_WORKERS, help="Candidates at once; one per core by default."),
         ] = None,
         as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     ) -> None:
@@ -38,20 +41,26 @@ def add_check(app: typer.Typer, problems: Path) -> None:
 
         Exit code 1 where something is not as it should be.
         """
-        from coevo_heuristics.checking import Check
+        from coevo_heuristics.checking import Check, Row
 
-        checked = Check(find(problem, problems), workers)
+        folder = find(problem, problems)
         states: Counter[str] = Counter()
-        every: list[dict[str, object]] = []
-        for row in checked.rows():
-            states[row.state] += 1
-            every.append(dataclasses.asdict(row))
-            if not as_json:
-                print(_text(row), flush=True)
+        every: list[Row] = []
+        try:
+            checked = Check(folder, workers)
+            for row in checked.rows():
+                states[row.state] += 1
+                every.append(row)
+                if not as_json:
+                    print(_text(row), flush=True)
+        except CoevoError as error:
+            # Nothing more can be looked at; whoever reads JSON is told so there as well.
+            if as_json:
+                _print_json([*every, Row("failure", "the problem", str(error))], None)
+            raise
         holds, timing = not states["failure"], checked.timing
         if as_json:
-            told = None if timing is None else dataclasses.asdict(timing)
-            print(json.dumps({"holds": holds, "checks": every, "timing": told}, indent=1, allow_nan=False))
+            _print_json(every, timing)
         else:
             if timing is not None:
                 print(
@@ -61,6 +70,15 @@ def add_check(app: typer.Typer, problems: Path) -> None:
             print(f"{'holds' if holds else 'does not hold'}: {states['failure']} failed, {states['warning']} warnings")
         if not holds:
             raise typer.Exit(FAILED)
+
+
+def _print_json(rows: Sequence[Row], timing: Timing | None) -> None:
+    told = {
+        "holds": all(row.state != "failure" for row in rows),
+        "checks": [dataclasses.asdict(row) for row in rows],
+        "timing": None if timing is None else dataclasses.asdict(timing),
+    }
+    print(json.dumps(told, indent=1, allow_nan=False))
 
 
 def _text(row: Row) -> str:

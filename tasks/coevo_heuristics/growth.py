@@ -9,17 +9,11 @@ at every step. An evaluate.py whose instances do not show their size (some keep 
 
 from __future__ import annotations
 
-import math
-import pickle
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stdout
-from pathlib import Path
+from collections.abc import Mapping
+from typing import Any
 
-from coevo.errors import UserError
 from coevo.records import Json
-from coevo.sandbox import Limits
-from coevo.sandbox.problem import load_instances, load_problem
+from coevo.sandbox import Author, Limits
 from coevo_heuristics.problem import Problem
 
 _DOUBT = 2.0
@@ -36,41 +30,30 @@ def growth(problem: Problem, split: str, options: Mapping[str, Json]) -> float:
 
     Raises:
         UserError: there is no such split, or `work` is wrong.
+        AuthorError: the author's code takes too long, or ends its process.
     """
-    file = problem.folder / "evaluate.py"
-    # What an author prints is no output of a command.
-    with redirect_stdout(sys.stderr):
-        functions = load_problem(file)
-        search, other = (load_instances(functions, file, name, options) for name in (problem.splits["train"], split))
-        work: Callable[[object], float] | None = getattr(functions, "work", None)
-        if work is None:
-            return growth_of(search, other)
-        return max(1.0, _told(work, other, file) / _told(work, search, file))
+    with Author(problem.folder / "evaluate.py", None, limits=problem.limits()) as author:
+        author.wait()
+        search, other = (_work(author, name, options) for name in (problem.splits["train"], split))
+    return times(search, other)
 
 
-def _told(work: Callable[[object], float], instances: Sequence[object], file: Path) -> float:
-    """The work of instances by the problem's own word."""
-    try:
-        total = math.fsum(float(work(instance)) for instance in instances)
-    except Exception as error:
-        said = " ".join(f"{type(error).__name__}: {error}".split())
-        raise UserError(f"problem {str(file)!r}: `work` raises {said}") from error
-    if not (math.isfinite(total) and total > 0.0):
-        what = f"`work` gives {total} for {len(instances)} instances"
-        raise UserError(f"problem {str(file)!r}: {what}; expected more than 0")
-    return total
+def _work(author: Author, split: str, options: Mapping[str, Json]) -> Mapping[str, Any]:
+    with author.session() as session:
+        return session.work(split, options)
 
 
-def growth_of(search: Sequence[object], other: Sequence[object]) -> float:
+def times(search: Mapping[str, Any], other: Mapping[str, Any]) -> float:
     """How many times the work of one set of instances another is, at least 1.
 
-    That is the sum of squared sizes, or their number where one has no size.
+    That is by the problem's own word, or by the sum of squared sizes, or by their number where one has no size.
+
+    Args:
+        search: what `coevo.sandbox.work.work_of` found of the one.
+        other: the same of the other.
     """
-    works = [_work(search), _work(other)]
-    here, there = works if None not in works else (len(search), len(other))
-    assert here is not None
-    assert there is not None
-    return max(1.0, there / here)
+    by = next(by for by in ("told", "size", "count") if search[by] is not None and other[by] is not None)
+    return max(1.0, other[by] / search[by])
 
 
 def shortage(search: Limits, search_seconds: float, other: Limits, seconds: float) -> str:
@@ -89,29 +72,3 @@ def shortage(search: Limits, search_seconds: float, other: Limits, seconds: floa
         f"a program that takes all {search.cpu_seconds:g} s of the search would take about {needed:.3g} s here, where "
         f"{other.cpu_seconds:.3g} s are allowed; write held_out_cpu_seconds in [limits]"
     )
-
-
-def _work(instances: Sequence[object]) -> int | None:
-    try:
-        return sum(_size(instance) ** 2 for instance in instances)
-    except Exception:  # noqa: BLE001 - an instance may be anything: one that cannot be pickled has no size
-        return None
-
-
-class _Counter:
-    """A file that only counts what is written."""
-
-    def __init__(self) -> None:
-        self.bytes = 0
-
-    def write(self, data: bytes | memoryview) -> int:
-        size = memoryview(data).nbytes
-        self.bytes += size
-        return size
-
-
-def _size(instance: object) -> int:
-    """Bytes of an instance as a pickle, none of which is kept."""
-    counter = _Counter()
-    pickle.Pickler(counter, protocol=5).dump(instance)
-    return counter.bytes

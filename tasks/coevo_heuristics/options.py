@@ -13,8 +13,9 @@ from typing import Any, Literal, get_args, get_origin
 import pydantic
 
 from coevo.errors import UserError
+from coevo.files import read_regular
 from coevo.records import Json
-from coevo.registry import Option, did_you_mean
+from coevo.registry import Option, did_you_mean, lost_bool
 from coevo_heuristics.problem import Problem
 
 BUNDLED = Path(__file__).parent / "problems"
@@ -34,8 +35,8 @@ def instance_options(folder: Path) -> list[Option] | None:
     None where they cannot be told: `instances` is no plain function of evaluate.py, or takes whatever it is given.
     """
     try:
-        tree = ast.parse((folder / "evaluate.py").read_bytes())
-    except (OSError, ValueError, SyntaxError):
+        tree = ast.parse(read_regular(folder / "evaluate.py"))
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
         return None  # whoever imports it says what is wrong
     function = next((n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "instances"), None)
     if function is None or function.args.kwarg is not None or function.decorator_list:
@@ -124,7 +125,7 @@ def _complaint(annotation: Any, value: Json) -> str:
         return f": {said[0].lower()}{said[1:]}"
     except pydantic.errors.PydanticUserError:
         return ""  # no type that can be checked
-    return ": input should be a number" if isinstance(value, bool) and not isinstance(checked, bool) else ""
+    return ": input should be a number" if lost_bool(value, checked) else ""
 
 
 def _words(annotation: Any) -> list[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import keyword
 import math
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,7 +17,7 @@ from typing import Annotated, Any, Literal, TypeAlias, cast
 import pydantic
 
 from coevo.errors import UserError
-from coevo.files import read_text
+from coevo.files import read_text, read_toml
 from coevo.registry import did_you_mean
 from coevo.sandbox import Limits
 
@@ -218,6 +217,10 @@ def _misspelt(split: str, splits: Mapping[str, str]) -> str:
     return did_you_mean(split, known, otherwise="")
 
 
+MOST_WORKERS = 1024
+"""Candidates at once: each is a process of its own, and more than there are cores make nothing faster."""
+
+
 class Problem:
     """A problem folder that has been read: `table` is its problem.toml.
 
@@ -296,12 +299,9 @@ class Problem:
 
 def _read(file: Path) -> ProblemTable:
     try:
-        content = tomllib.loads(read_text(file))
-        return ProblemTable.model_validate(content)
+        return ProblemTable.model_validate(read_toml(file))
     except pydantic.ValidationError as error:
         raise UserError(f"{str(file)!r}: {_first_complaint(error)}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{str(file)!r}: {error}") from None
 
 
 def _first_complaint(error: pydantic.ValidationError) -> str:

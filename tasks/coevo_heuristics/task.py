@@ -26,7 +26,7 @@ from coevo_heuristics.identity import NoIdentityError, evaluator_key
 from coevo_heuristics.memory import Memory
 from coevo_heuristics.options import check_instance_options, nested_options
 from coevo_heuristics.parser import Answer, parse_expression, parse_function
-from coevo_heuristics.problem import HoleKind, HoleTable, Problem
+from coevo_heuristics.problem import MOST_WORKERS, HoleKind, HoleTable, Problem
 from coevo_heuristics.rendering import load_template
 
 TRAIN = "train"
@@ -68,11 +68,13 @@ class HeuristicTask:
 
         Raises:
             UserError: the folder is no problem, or something in it is wrong.
-            ValueError: a number is not positive.
+            ValueError: a number is not positive, or `workers` is more than any machine has.
         """
         for name, value in (("workers", workers), ("cpu_seconds", cpu_seconds), ("memory_mb", memory_mb)):
             if value is not None and value <= 0:
                 raise ValueError(f"{name} must be greater than 0, got {value}")
+        if workers is not None and workers > MOST_WORKERS:
+            raise ValueError(f"workers must be at most {MOST_WORKERS}, got {workers}")
         self.problem = Problem(expanded(folder))
         self.template = load_template(self.problem, self.problem.hole(hole))
         self._limits = {self.problem.splits[TRAIN]: self.problem.limits(cpu_seconds, memory_mb)}

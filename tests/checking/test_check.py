@@ -54,6 +54,26 @@ def test_a_good_problem_holds_and_every_candidate_has_its_status(hall, coevo):
     assert timing["per_second_parallel"] > 0
 
 
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("evaluate.py", "raise SystemExit(3)", "SystemExit"),
+        ("evaluate.py", "def x(:", "SyntaxError"),
+        ("problem.toml", "title = ", "is not valid TOML"),
+        ("problem.toml", "", "is missing"),
+    ],
+)
+def test_a_problem_that_cannot_be_looked_at_is_a_failure_in_json_too(hall, coevo, file, text, said):
+    (hall / file).write_text(text)
+    code, out, complaint = coevo("check", hall, "--json")
+    result = json.loads(out)
+    assert (code, complaint.count("\n"), result["holds"], result["timing"]) == (2, 1, False, None)
+    assert [(row["state"], row["name"]) for row in result["checks"]] == [("failure", "the problem")]
+    assert said in result["checks"][0]["found"]
+    assert said in complaint
+    assert coevo("check", hall) == (2, "", complaint)
+
+
 def bad_states(result):
     return {check["name"]: check["state"] for check in result["checks"] if check["state"] != "ok"}
 

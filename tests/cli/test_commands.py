@@ -275,7 +275,7 @@ def register_commands(app):
 )
 def test_what_a_plugin_prints_is_not_in_the_json_of_a_command(in_empty_folder, coevo, arguments):
     Path("coevo_plugin.py").write_text(TALKING, "utf-8")
-    code, out, said = coevo(*arguments)
+    code, out, said = coevo(*arguments, "--trust")
     assert code == 0
     json.loads(out)
     assert "on import" in said
@@ -284,7 +284,7 @@ def test_what_a_plugin_prints_is_not_in_the_json_of_a_command(in_empty_folder, c
 
 def test_the_json_of_a_plugins_own_command_is_on_standard_output(in_empty_folder, coevo):
     Path("coevo_plugin.py").write_text(TALKING, "utf-8")
-    code, out, _ = coevo("talk", "--json")
+    code, out, _ = coevo("talk", "--json", "--trust")
     assert (code, json.loads(out)) == (0, {"mine": True})
 
 
@@ -292,3 +292,38 @@ def test_help_is_on_standard_output_whatever_else_is_asked(coevo):
     code, out, said = coevo("tasks", "--json", "--help")
     assert (code, said) == (0, "")
     assert "--json" in out
+
+
+PRINTS = """
+import coevo
+import fakes
+
+print("at import")
+
+class Talks(fakes.AimTask):
+    def brief(self):
+        print("brief")
+        return super().brief()
+
+@coevo.hookimpl
+def register_tasks(tasks):
+    print("hook")
+    tasks.register("talks", Talks)
+
+@coevo.hookimpl
+def batch_finished(report):
+    print("observer")
+"""
+
+
+@pytest.mark.parametrize("options", [[], ["--quiet"]])
+def test_what_a_plugin_prints_is_on_standard_error_and_what_we_say_is_not(coevo, small, options):
+    Path("talks.py").write_text(PRINTS, "utf-8")
+    changed = ["talks" if word == "aim" else word for word in small]
+    code, out, said = coevo("run", "--plugin", "talks.py", *changed, "--generations", 1, "--name", "t", *options)
+    assert code == 0
+    assert {"at import", "brief", "hook", "observer"} <= set(said.splitlines())
+    assert not {"at import", "brief", "hook", "observer"} & set(out.splitlines())
+    assert ("generation 1/1" in out) == (not options)  # the progress is no stray print
+    code, out, _ = coevo("show", "t", "--json")
+    assert json.loads(out)["status"] == "finished"

@@ -56,7 +56,19 @@ MISTAKES = {
     "run --population 0": "population got 0",
     "run --param none --population 4": "parameter updater 'none' has no population; leave out --population",
     "run --generations -3": "generations got -3: input should be greater than or equal to 1",
-    "run --generations x": "invalid value for '--generations'",
+    "run --generations x": "invalid value for '--generations': input should be a valid integer",
+    "run --calls 1e9": "unable to parse string as an integer, got '1e9'; see: coevo run --help",
+    "serve x --port 99999999": "input should be less than or equal to 65535, got '99999999'",
+    "check tsp_construct --workers 0": "input should be greater than or equal to 1, got '0'",
+    "check tsp_construct --workers 999999999999": "input should be less than or equal to 1024, got '999999999999'",
+    "run --set tsp_construct.workers=999999999999": "workers must be at most 1024, got 999999999999",
+    "run --set es.alpha=1e300": "option 'alpha' got 1e+300: input should be less than or equal to 1000",
+    "run --set es.sigma=1e300": "option 'sigma' got 1e+300: input should be less than or equal to 1000",
+    "run --set es.sigma_end=1e300": "option 'sigma_end' got 1e+300: input should be less than or equal to 1000",
+    "run --model=": "model got ''; expected a folder, owner/name on a hub, or one of: ",
+    "bench noise --rounds 99999999999": "--rounds got 99999999999: it should be 1,000,000 or less",
+    "run --param nope": "no parameter updater named 'nope'; did you mean 'none'?",
+    "options engine nope": "no engine named 'nope'; expected one of: ",
     "run --calls 0": "calls got 0",
     "run --tokens -5": "tokens got -5",
     "run --seed -1": "seed got -1",
@@ -130,7 +142,12 @@ def test_a_mistake_is_one_line_and_exit_code_2(coevo, line, monkeypatch):
     assert not Path("runs").exists()
 
 
-MADE = {"run --population 1", "run --task EMPTYDIR", *(line for line in MISTAKES if line.startswith("run --model"))}
+MADE = {
+    "run --population 1",
+    "run --set tsp_construct.workers=999999999999",
+    "run --task EMPTYDIR",
+    *(line for line in MISTAKES if line.startswith("run --model")),
+}
 
 
 def _started(*_):
@@ -144,6 +161,14 @@ def test_every_task_of_the_issue_is_refused_by_a_real_process(tmp_path):
         assert done.stdout == b""
         assert done.stderr.startswith(b"coevo: ")
         assert done.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("key", ["name", "runs"])
+def test_a_line_break_in_a_name_is_told_in_words(coevo, key):
+    code, out, said = coevo("run", f"--{key}", "a\nb")
+    assert (code, out) == (2, "")
+    expected = "expected a name or path without line breaks and control characters"
+    assert said == f"coevo: {key} got 'a\\nb': {expected}\n"
 
 
 COEVO = [sys.executable, "-c", "import sys; from coevo.cli import main; sys.exit(main())"]

@@ -166,6 +166,7 @@ def test_a_terminal_is_left_clean(small, tmp_path, interrupt):
     os.close(ours)
     assert run.wait(timeout=180) == (130 if interrupt else 0)
     assert b"elapsed" in seen
+    assert b"\\x1b" not in seen  # its own movements move
     # Hidden while it draws, shown again at the end, and nothing is drawn after that.
     assert seen.rindex(b"\x1b[?25h") > seen.rindex(b"\x1b[?25l")
     after = seen[seen.rindex(b"\x1b[?25h") :]

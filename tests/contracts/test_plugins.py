@@ -171,10 +171,10 @@ def test_a_plugin_adds_a_command_and_one_that_exists_is_refused(capsys):
         "        print('hello')\n"
     )
     Path("coevo_plugin.py").write_text(command.format("greet"))
-    assert main(["greet"]) == 0
+    assert main(["greet", "--trust"]) == 0
     assert capsys.readouterr().out == "hello\n"
     Path("coevo_plugin.py").write_text(command.format("show"))
-    assert main(["greet"]) == 2
+    assert main(["greet", "--trust"]) == 2
     assert "command 'show' is registered twice: by 'coevo.cli.reading' and by 'coevo_" in capsys.readouterr().err
 
 

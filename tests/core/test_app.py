@@ -139,7 +139,7 @@ def test_a_gap_is_how_much_worse(value, target, direction, gap):
     assert gap_to(value, target, direction) == gap
 
 
-@pytest.mark.parametrize("left", [[], ["rollouts"], ["rollouts", "contexts", "best", "config.toml.new"]])
+@pytest.mark.parametrize("left", [[], ["rollouts"], ["rollouts", "contexts", "best", ".0123456789abcdef.new"]])
 def test_what_a_kill_left_before_the_configuration_was_written_is_no_obstacle(left):
     folder = Path("runs/a")
     folder.mkdir(parents=True)

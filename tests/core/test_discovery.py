@@ -95,6 +95,23 @@ def test_did_you_mean_names_the_closest_or_all():
     assert did_you_mean("zzz", []) == ""
 
 
+@pytest.mark.parametrize(
+    ("word", "known"),
+    [
+        ("esx", "es"), ("rnu", "run"), ("tsk", "task"), ("eohh", "eoh"), ("float8", "float32"),
+        ("temprature", "temperature"), ("transform", "transformers"), ("smollm2", "smollm2-135m"),
+        ("construct", "tsp_construct"),
+    ],
+)  # fmt: skip
+def test_a_slip_of_the_hand_is_mended(word: str, known: str):
+    assert did_you_mean(word, [known, "quite-another"]) == f"; did you mean {known!r}?"
+
+
+@pytest.mark.parametrize(("word", "known"), [("nope", "openai"), ("nope", "k-none"), ("ab", "ba-ab"), ("x", "es")])
+def test_a_word_that_shares_some_letters_by_chance_is_no_slip(word: str, known: str):
+    assert did_you_mean(word, [known]) == f"; expected one of: {known}"
+
+
 def manager(*modules):
     found = pluggy.PluginManager(hookspecs.PROJECT)
     found.add_hookspecs(hookspecs)
@@ -272,6 +289,11 @@ def batch_finished(self, reprot):
     pass
 
 
+@hookimpl
+async def run_finished(self):
+    pass
+
+
 @pytest.mark.parametrize(
     ("methods", "said"),
     [
@@ -279,7 +301,16 @@ def batch_finished(self, reprot):
             {"batch_finish": batch_finish},
             r"logger 'mine': unknown hook 'batch_finish'; did you mean 'batch_finished'",
         ),
-        ({"batch_finished": batch_finished}, r"logger 'mine': .*batch_finished.*reprot"),
+        (
+            {"batch_finished": batch_finished},
+            r"logger 'mine': hook batch_finished\(\) has no argument 'reprot'; write it as: "
+            r"def batch_finished\(self, report\)$",
+        ),
+        (
+            {"run_finished": run_finished},
+            r"logger 'mine': hook run_finished\(\) is an async function; write it as: "
+            r"def run_finished\(self, info, error\)$",
+        ),
     ],
 )
 def test_a_hook_of_a_logger_that_does_not_exist_is_refused_before_anything_is_started(methods, said):
@@ -287,3 +318,12 @@ def test_a_hook_of_a_logger_that_does_not_exist_is_refused_before_anything_is_st
         run_with(logger_of(**methods))
     assert "\n" not in str(refused.value)
     assert not Path("runs").exists()
+
+
+def test_a_wrong_argument_of_a_hook_is_one_line_that_says_how_it_is_written():
+    Path("mine.py").write_text("import coevo\n@coevo.hookimpl\ndef register_tasks(task):\n    pass\n")
+    with pytest.raises(PluginError) as refused:
+        discovery.load(["mine.py"])
+    assert str(refused.value).endswith(
+        ": hook register_tasks() has no argument 'task'; write it as: def register_tasks(tasks)"
+    )

@@ -1,14 +1,16 @@
 """Text that users write: read alike with any mark and line end, refused by name and place in another encoding."""
 
 import codecs
+import os
+import socket
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coevo.errors import UserError
-from coevo.files import check_source, mark_of, read_text
+from coevo.errors import CheckFailedError, UserError
+from coevo.files import MOST_BYTES, check_source, mark_of, read_own, read_regular, read_text, read_toml
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0\r\ufeff"))
 SOURCE = "# -*- coding: {} -*-\nword = 'caf\xe9'\n"
@@ -73,3 +75,40 @@ def test_a_mark_is_named_without_reading_the_file(tmp_path: Path):
     for encoding, name in (("utf-8", ""), ("utf-8-sig", "UTF-8"), ("utf-16", "UTF-16 (little-endian)")):
         file.write_text("{}", encoding=encoding)
         assert mark_of(file) == name
+
+
+@pytest.mark.parametrize(("path", "said"), [("/dev/zero", "it is a device"), ("/dev/null", "it is a device")])
+def test_a_device_is_no_file_to_read(path: str, said: str):
+    for read in (read_text, read_toml, read_regular):
+        with pytest.raises((UserError, OSError), match=f"{said}, and should be a file"):
+            read(Path(path))
+    with pytest.raises(CheckFailedError, match=said):
+        read_own(Path(path))
+
+
+def test_a_pipe_or_a_socket_is_refused_and_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)  # the name of a socket has to be short
+    os.mkfifo("pipe")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("socket")
+        for kind in ("pipe", "socket"):
+            with pytest.raises(UserError, match=f"cannot read the file '{kind}': it is a {kind}, and should be a file"):
+                read_text(Path(kind), "the file")
+
+
+def test_a_file_of_no_sensible_size_is_not_read_into_memory(tmp_path: Path):
+    file = tmp_path / "sparse.toml"
+    with file.open("wb") as huge:
+        huge.truncate(MOST_BYTES + 1)
+    with pytest.raises(UserError, match="it has more than 64 MiB"):
+        read_toml(file)
+    assert len(read_regular(file, None)) == MOST_BYTES + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("a = " + "[" * 100_000, "nested too deeply"), ("a = " + "1" * 9999, "digits")]
+)
+def test_toml_that_is_too_much_is_one_line(tmp_path: Path, text: str, said: str):
+    (tmp_path / "a.toml").write_text(text)
+    with pytest.raises(UserError, match=said):
+        read_toml(tmp_path / "a.toml")

@@ -202,6 +202,7 @@ def test_a_plugin_given_by_a_relative_path_is_found_from_another_folder(monkeypa
 
 
 def test_a_plugin_of_the_working_folder_that_is_not_there_is_named_with_its_folder(monkeypatch):
+    monkeypatch.setenv("COEVO_TRUST", "1")
     Path("mine.py").rename("coevo_plugin.py")
     where, runs = str(Path.cwd()), Path("runs").absolute()
     interrupted(plugins=[fakes.__file__, "stop.py"])

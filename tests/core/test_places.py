@@ -1,9 +1,15 @@
-"""Home folders that there are not are told in a line that names the variable."""
+"""Home folders that there are not, and a Python that may not be started, are told in a line that says so."""
+
+import os
+import sys
+from pathlib import Path
 
 import pytest
 
 from coevo import places
 from coevo.errors import UserError
+from coevo.sandbox import Sandbox
+from coevo.sandbox.author import Author
 
 
 @pytest.fixture
@@ -72,3 +78,31 @@ def test_the_doctor_names_it_and_how_to_mend_it(homeless, tmp_path, monkeypatch,
 def test_a_cache_that_is_named_needs_no_home(homeless, tmp_path, monkeypatch, coevo):
     monkeypatch.setenv("COEVO_CACHE", str(tmp_path))
     assert coevo("model", "list")[0] == 0
+
+
+@pytest.fixture
+def no_python(tmp_path, monkeypatch):
+    """A Python that this user, even root, may not execute."""
+    file = tmp_path / "python"
+    file.touch(0o644)
+    monkeypatch.setattr("sys.executable", str(file))
+    return file
+
+
+def test_this_python_may_be_started():
+    assert places.interpreter() == sys.executable
+
+
+@pytest.mark.parametrize("start", [lambda f: Sandbox(f, "train", entry="f"), lambda f: Author(f, "train")])
+def test_a_python_that_this_user_may_not_execute_is_told_in_one_line(no_python, start):
+    with pytest.raises(
+        UserError, match=f"^user {os.geteuid()} may not execute '{no_python}', the Python that coevo runs"
+    ):
+        start(Path("evaluate.py"))
+
+
+@pytest.mark.parametrize("python", ["", None])
+def test_an_unknown_python_is_told_in_one_line(monkeypatch, python):
+    monkeypatch.setattr("sys.executable", python)
+    with pytest.raises(UserError, match="the Python that coevo runs in"):
+        places.interpreter()

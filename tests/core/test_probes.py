@@ -101,7 +101,7 @@ def test_answers_are_spread_over_the_examples():
     assert [r.provenance.example for r in probed("seven")[0]] == ["0", "0", "1", "1", "2", "2"]
 
 
-@pytest.mark.parametrize("calls", [12, 13, 17, 18, 59, 60, 66, 100, 107, 108, 160, 186])
+@pytest.mark.parametrize("calls", [20, 21, 26, 59, 60, 66, 100, 107, 108, 160, 186])
 def test_a_budget_keeps_room_for_the_last_probe(calls):
     done = coevo.run(config(calls=calls, probe={"every": 1, "answers": 6}), plugins())
     assert done["calls"] <= calls
@@ -113,6 +113,11 @@ def test_a_budget_too_small_for_a_batch_and_the_last_probe_is_refused():
     with pytest.raises(UserError, match=r"asks for 6 answers and 6 more at the end \(probe.every = 0"):
         coevo.run(config(calls=11, probe={"every": 1, "answers": 6}), plugins())
     assert not Path("runs/a").exists()
+
+
+def test_a_budget_without_room_for_a_population_beside_the_last_probe_is_refused():
+    with pytest.raises(UserError, match="asks for 6 answers, and 8 members ask for 8 at least"):
+        coevo.run(config(calls=19, probe={"every": 1, "answers": 6}), plugins())
 
 
 class Watch:

@@ -57,6 +57,18 @@ def test_a_name_registered_twice_names_both_plugins(registry):
         registry.register("thing", Thing)
 
 
+def test_a_text_may_be_what_toml_writes_a_number_as(registry):
+    def worded(word: str, perhaps: str | None = None, number: float = 0.0, either: str | float = ""):
+        """Has texts."""
+
+    registry.register("worded", worded)
+    given = {"word": float("nan"), "perhaps": float("-inf")}
+    assert registry.validate("worded", given) == {"word": "nan", "perhaps": "-inf"}
+    for key in ("number", "either"):
+        with pytest.raises(UserError, match=f"option {key!r} must be a finite number, got nan"):
+            registry.validate("worded", {"word": "a", key: float("nan")})
+
+
 def test_an_unknown_name_gets_a_hint(registry):
     with pytest.raises(UserError, match=r"no context updater named 'thng'; did you mean 'thing'\?"):
         registry.entry("thng")

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import coevo
-from coevo.dealing import PlanSettings, Prepared, plan
+from coevo.dealing import Plan, PlanSettings, Prepared
 from coevo.errors import RequestFailedError, RunError
 from coevo.records import Batch, Context, EpisodeResult, Example, Perturbation, Sampling
 from coevo.rollouts import Collector
@@ -32,9 +32,10 @@ SIZES = st.integers(1, 5)
 @given(count=SIZES, given_examples=SIZES, samples=SIZES, members=st.integers(0, 5), chunk=SIZES)
 def test_in_a_cross_batch_every_member_sees_every_context_and_example(count, given_examples, samples, members, chunk):
     batch = Batch(contexts(count), "cross", samples=samples)
-    chunks = plan(batch, examples(given_examples), members, PlanSettings(7, 1, 2, chunk=chunk))
+    chunks = Plan(batch, examples(given_examples), members, PlanSettings(7, 1, 2, chunk=chunk))
     seen = [(c.member, x.context, x.example, x.sample) for c in chunks for x in c.cells]
     assert len(seen) == len(set(seen)) == max(members, 1) * count * given_examples * samples
+    assert chunks.size == len(seen)
     assert [c.index for c in chunks] == list(range(len(chunks)))
     assert max(len(c.cells) for c in chunks) <= chunk
 
@@ -42,9 +43,9 @@ def test_in_a_cross_batch_every_member_sees_every_context_and_example(count, giv
 @given(count=st.integers(1, 30), answers=SIZES, members=SIZES, chunk=SIZES)
 def test_in_a_zip_batch_every_context_is_answered_and_every_member_has_its_block(count, answers, members, chunk):
     batch = Batch(contexts(count), "zip")
-    chunks = plan(batch, examples(1), members, PlanSettings(7, 1, 2, answers=answers, chunk=chunk))
+    chunks = Plan(batch, examples(1), members, PlanSettings(7, 1, 2, answers=answers, chunk=chunk))
     cells = [(c.member, x) for c in chunks for x in c.cells]
-    assert len(cells) == max(count, members * answers) or count > members * answers
+    assert len(cells) == max(count, members * answers) == chunks.size
     assert {x.context for _, x in cells} == set(range(count))
     assert len({(x.context, x.sample) for _, x in cells}) == len(cells)
     for member in range(members):
@@ -55,7 +56,7 @@ def test_in_a_zip_batch_every_context_is_answered_and_every_member_has_its_block
 def test_random_numbers_are_common_in_cross_and_own_in_zip_unless_told_otherwise(members):
     def seeds(pairing, common=None):
         batch = Batch(contexts(1), pairing)
-        chunks = plan(batch, examples(1), members, PlanSettings(7, 1, 2, common=common))
+        chunks = Plan(batch, examples(1), members, PlanSettings(7, 1, 2, common=common))
         return {x.seed for c in chunks for x in c.cells}
 
     assert len(seeds("cross")) == 1
@@ -69,7 +70,7 @@ def test_different_coordinates_never_share_a_sampling_seed():
         x.seed
         for generation in range(3)
         for number in range(3)
-        for c in plan(batch, examples(3), 0, PlanSettings(7, generation, number))
+        for c in Plan(batch, examples(3), 0, PlanSettings(7, generation, number))
         for x in c.cells
     ]
     assert len(seeds) == len(set(seeds))
@@ -79,7 +80,7 @@ def collect(task, engine, batch=None, retries=2, chunk=2, members=()):
     batch = batch or Batch((Context({"prompt": "say"}),), samples=2, adapt=False)
     settings = PlanSettings(7, 0, 0, chunk=chunk)
     given_examples = task.examples("train")
-    chunks = plan(batch, given_examples, len(members), settings)
+    chunks = Plan(batch, given_examples, len(members), settings)
     out = []
     with ThreadPoolExecutor(4) as scorers:
         collector = Collector(engine, task, Sampling(max_new_tokens=4), scorers, retries=retries)

@@ -13,7 +13,7 @@ import pytest
 
 PATIENCE_SECONDS = 120
 # In the process of the command line, so that a test need not wait as long as a user's engine may take to close.
-COEVO = "import sys; from coevo import interrupts; interrupts.GRACE_SECONDS = 1.0; from coevo.cli import main; "
+COEVO = "import sys; from coevo import interrupts; interrupts.GRACE_SECONDS = {grace}; from coevo.cli import main; "
 COEVO += "sys.exit(main())"
 
 STUCK = '''
@@ -102,11 +102,11 @@ def ended(process):
     assert "Traceback" not in said
 
 
-def begin(place, *arguments):
+def begin(place, *arguments, grace=1.0):
     environment = {"COEVO_CACHE": str(place / "cache"), "PYTHONPATH": str(Path(fakes.__file__).parent)}
     return subprocess.Popen(
-        [sys.executable, "-c", COEVO, *arguments], cwd=place, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-        text=True, env=os.environ | environment,
+        [sys.executable, "-c", COEVO.format(grace=grace), *arguments], cwd=place, stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, text=True, env=os.environ | environment,
     )  # fmt: skip
 
 
@@ -128,6 +128,25 @@ def test_a_task_that_never_returns_does_not_keep_a_run_from_ending(tmp_path, whe
         [sys.executable, "-m", "coevo", "show", "a", "--json"], cwd=tmp_path, capture_output=True, text=True
     )
     assert json.loads(shown.stdout)["status"] == "interrupted"
+
+
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_ends_at_once_what_a_judge_that_never_returns_would_keep(tmp_path, second):
+    (tmp_path / "stuck.py").write_text(STUCK, "utf-8")
+    process = begin(
+        tmp_path, "run", "--plugin", fakes.__file__, "--plugin", "stuck.py", "--task", "stuck", "--engine", "numbers",
+        "--param", "none", "--context", "sample", "--generations", "1", "--name", "a", "--quiet",
+        "--set", "stuck.where=result", grace=10 * PATIENCE_SECONDS,
+    )  # fmt: skip
+    try:
+        until((tmp_path / "begun").exists, process)
+        process.send_signal(signal.SIGTERM)
+        assert process.stderr.readline() == "coevo: interrupted; go on with: coevo resume a\n"
+        process.send_signal(second)
+        _, rest = process.communicate(timeout=PATIENCE_SECONDS)
+    finally:
+        process.kill()
+    assert (process.returncode, rest) == (130, "")
 
 
 # The seed is valued at once; what the engine answers is not the seed.

@@ -15,6 +15,9 @@ WAYS = {
     "<thought>": "</thought>",
     "<reasoning>": "</reasoning>",
     "<reflection>": "</reflection>",
+    "<scratchpad>": "</scratchpad>",
+    "<Analysis>": "</Analysis>",
+    "<inner_monologue>": "</inner_monologue>",
     "<seed:think>": "</seed:think>",
     "<longcat_think>": "</longcat_think>",
     "[THINK]": "[/THINK]",
@@ -85,7 +88,51 @@ def test_only_the_final_channel_is_the_answer() -> None:
 
 def test_channels_whose_marks_a_server_left_out_are_told_by_the_words_between_them() -> None:
     assert said("analysisWe need a line.assistantfinalthe answer").answer == "the answer"
+    assert said("We need a line.assistantfinalthe answer") == ("the answer", False)
+    assert said("analysisOne.assistantanalysisTwo.assistantfinalthe answer").answer == "the answer"
     assert said("analysis of the answer").answer == "analysis of the answer"
+    for program in ("x.assistantfinal = 3", "assistantfinal = 3", "def f(is_assistantfinal): pass", "'assistantfinal'"):
+        assert said(program) == (program, False)
+
+
+@pytest.mark.parametrize("word", ["thinking", "think", "Thoughts", "reasoning ", "scratchpad"])
+def test_a_block_of_code_that_is_called_thinking_is_no_answer(word: str) -> None:
+    answer = "```python\ndef f(x):\n    return x\n```"
+    draft = f"```{word}\ndef f(x):\n    return 'a draft'\n```\n"
+    assert said(draft + answer) == ("\n" + answer, False)
+    assert said(draft.removesuffix("```\n") + "and on").unfinished
+    assert said(answer) == (answer, False)
+    assert closed(f"```{word}\n") == f"```{word}\n\n```\n\n"
+
+
+@pytest.mark.parametrize(
+    "end", ["<|return|>", "<|end|>", "<|im_end|>", "<|eot_id|>\n", "</s>", "<｜end▁of▁sentence｜>", "<|end|><|return|>"]
+)
+def test_the_mark_that_ends_a_turn_is_no_part_of_the_answer(end: str) -> None:
+    answer = "```python\ndef f(x):\n    return x\n```"
+    assert said(answer + end) == (answer, False)
+    assert said(f"<|channel|>analysis<|message|>a draft<|end|>{FINAL}{answer}{end}").answer == answer
+    assert said(f"x = '{end.strip()}'").answer == f"x = '{end.strip()}'"
+
+
+@pytest.mark.parametrize(
+    ("opening", "closing"),
+    [
+        ("<|begin_of_solution|>", "<|end_of_solution|>"),
+        ("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
+        ("<answer>", "</answer>"),
+        ("<Solution>\n", "\n</Solution>"),
+    ],
+)
+def test_marks_around_the_answer_are_no_part_of_it(opening: str, closing: str) -> None:
+    for before in ("", "<think>a draft</think>\n", "<|begin_of_thought|>a draft<|end_of_thought|>\n\n"):
+        assert said(f"{before}{opening}the answer{closing}") == ("the answer", False)
+        assert said(f"{before}{opening}the answer") == ("the answer", False)
+
+
+def test_what_begins_the_answer_ends_thinking_that_nobody_ended() -> None:
+    assert said("<|begin_of_thought|>a draft<|begin_of_solution|>the answer") == ("the answer", False)
+    assert said("a draft<|START_RESPONSE|>the answer") == ("the answer", False)
 
 
 def test_a_mark_that_the_model_mentions_while_it_thinks_changes_nothing() -> None:

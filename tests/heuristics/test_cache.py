@@ -281,6 +281,54 @@ def test_a_lock_that_is_held_costs_one_note(
     second.close()
 
 
+def _open_to_others(place: Path) -> None:
+    place.chmod(0o777)
+
+
+def _file_open_to_others(place: Path) -> None:
+    (place / "evaluations.sqlite").chmod(0o666)
+
+
+def _link(place: Path) -> None:
+    (place / "evaluations.sqlite").rename(place / "real")
+    (place / "evaluations.sqlite").symlink_to(place / "real")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (_open_to_others, "kept'; mend it with: chmod go-w"),
+        (_file_open_to_others, "evaluations.sqlite'; mend it with: chmod go-w"),
+        (_link, "evaluations.sqlite' is no ordinary file"),
+    ],
+)
+def test_what_others_may_have_written_is_not_believed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Callable[[Path], None], said: str
+) -> None:
+    place = tmp_path / "kept"
+    for believed in (True, False):
+        cache = EvaluationCache(place)
+        if believed:
+            cache.put("e", "p", OK)
+        assert (cache.get("e", "p") is not None) == believed
+        cache.close()
+        if believed:
+            change(place)
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert said in told
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
+def test_a_cache_of_another_user_is_not_believed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = tmp_path / "kept"
+    place.mkdir(mode=0o700)
+    os.chown(place, 12345, -1)
+    cache = EvaluationCache(place)
+    cache.put("e", "p", OK)
+    assert "is another user's" in capsys.readouterr().err
+
+
 def test_a_result_that_is_none_is_not_believed(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cache = EvaluationCache(place)
     cache.put("e", "p", OK)

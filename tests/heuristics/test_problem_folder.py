@@ -1,4 +1,5 @@
 import inspect
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -8,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coevo.errors import UserError
+from coevo.errors import CoevoError, UserError
 from coevo.registry import Registry
 from coevo.sandbox import Limits, load_problem
 from coevo.sandbox.problem import load_instances
+from coevo.sandbox.work import size_of
 from coevo_heuristics import from_folder, register_tasks
-from coevo_heuristics.growth import growth, growth_of, shortage
+from coevo_heuristics.growth import growth, shortage, times
 from coevo_heuristics.problem import Problem
 from coevo_heuristics.task import HeuristicTask
 
@@ -215,6 +217,40 @@ def test_a_task_judges_a_larger_split_with_larger_limits(folder: Path) -> None:
         task.close()
     assert limits == {"validation200": limits_of(folder, "validation200", {"count": 2})}
     assert limits["validation200"].cpu_seconds > 100.0
+
+
+def growth_of(search: list[object], other: list[object]) -> float:
+    here, there = ({"told": None, "size": size_of(each), "count": len(each)} for each in (search, other))
+    return times(here, there)
+
+
+@pytest.mark.parametrize(
+    ("work", "said"),
+    [
+        ("return instance.size / 50", ""),
+        ("return float('inf')", "`work` gives inf for 64 instances; expected more than 0"),
+        ("sys.exit(3)", "raises SystemExit: 3"),
+        ("os._exit(3)", "leaves with exit code 3"),
+        ("while True: pass", "takes more than 1 s of CPU time"),
+    ],
+)
+def test_the_problem_says_how_much_work_a_split_is_in_a_process_of_its_own(
+    folder: Path, work: str, said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    evaluate, table = folder / "evaluate.py", folder / "problem.toml"
+    asked = f"\n\nimport os, sys\nprint('imported', os.getpid())\n\n\ndef work(instance):\n    {work}\n"
+    evaluate.write_text(evaluate.read_text("utf-8") + asked, "utf-8")
+    if "while" in work:
+        table.write_text(table.read_text("utf-8").replace("[limits]", "[limits]\nauthor_seconds = 1.0"), "utf-8")
+    problem = Problem(folder)
+    if said:
+        with pytest.raises(CoevoError, match=re.escape(said)):
+            growth(problem, "validation200", {})
+    else:
+        assert growth(problem, "validation200", {}) == 4.0
+    printed, noted = capfd.readouterr()
+    assert printed == ""
+    assert f"imported {os.getpid()}" not in noted
 
 
 @given(

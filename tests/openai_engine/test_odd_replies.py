@@ -4,8 +4,11 @@ The first of twelve questions meets the odd reply as often as it asks; all other
 asked for once too often, or too seldom, or that is charged to another question, shows in the counts of the run.
 """
 
+import contextlib
 import gzip
 import json
+import socket
+import struct
 import time
 from dataclasses import dataclass
 from email.utils import formatdate
@@ -52,6 +55,31 @@ def lost(act, words, requests=THRICE, tokens=NOTHING):
 
 def silent(act, words, tokens=TOLD):
     return Odd(act, "no_answer", 1, tokens, words)
+
+
+def stops(act, words):
+    return Odd(act, "stops", 1, NOTHING, words)
+
+
+def reset(handler, body):
+    """The connection breaks before a word."""
+    handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    handler.connection.close()
+    handler.close_connection = True
+
+
+def endless(status):
+    """A body that goes on for as long as somebody reads it."""
+
+    def act(handler, body):
+        handler.send_response(status)
+        handler.end_headers()
+        handler.close_connection = True
+        with contextlib.suppress(ConnectionError):
+            while True:
+                handler.wfile.write(b"x" * 65536)
+
+    return act
 
 
 def body(status, data, **headers):
@@ -116,10 +144,28 @@ ODD = {
     "gzip that is none": lost(body(200, b"not gzip", Content_Encoding="gzip"), "cannot be unpacked", TWICE),
     "a message that is a text": lost(says(choices=[{"message": "1.0"}]), "message is no object", TWICE, (20, 6)),
     "a content that is a number": lost(choice(7), "content is a int", TWICE, (20, 6)),
+    "a part without a text": lost(
+        choice([{"type": "text", "text": {"words": "1.0"}}]), "a part of content has no text: '{", TWICE, (20, 6)
+    ),
+    "a part that is a picture": lost(
+        choice([{"type": "image_url", "image_url": {"url": "x"}}]), "a part of content has no text", TWICE, (20, 6)
+    ),
+    "a part that is a number": lost(choice([1.0]), "a part of content has no text", TWICE, (20, 6)),
+    "a packing that was not asked for": lost(
+        body(200, b"\x1b\x07\x00junk", Content_Encoding="br"),
+        "the answer cannot be unpacked: it is packed as 'br', which was not asked for",
+        TWICE,
+    ),
+    "zstd that is none": lost(body(200, b"junk", Content_Encoding="zstd"), "cannot be unpacked", TWICE),
     "a body that is cut": lost(cut, "RemoteProtocolError"),
+    "a connection that is reset": lost(reset, "ReadError (asked 3 times"),
     # answers all the same
     "parts of thinking and text": Odd(choice(THOUGHT)),
     "parts that are texts": Odd(choice(["1", ".0"])),
+    "a text within a part": Odd(choice([{"type": "text", "text": {"value": "1.0", "annotations": []}}])),
+    "thoughts without a text": Odd(
+        choice([{"type": "redacted_thinking", "data": "x"}, {"type": "text", "text": "1.0"}])
+    ),
     "thoughts beside the answer": Odd(choice("1.0", reasoning_content="2.0 or 3.0")),
     "Latin-1 that says so": Odd(
         raw(
@@ -136,7 +182,6 @@ ODD = {
     ),
     "the same choice twice": Odd(says(choices=[{"index": 0, "message": {"content": "1.0"}}] * 2)),
     "a wrong index": Odd(says(choices=[{"index": 5, "message": {"content": "1.0"}}])),
-    "a refusal, whose words the task judges": Odd(choice(None, refusal="I cannot")),
     "another model": Odd(says(model="somebody/else")),
     "no ids": Odd(
         raw(
@@ -153,6 +198,11 @@ ODD = {
     ),
     # answers without an answer
     "content null": silent(choice(None), ""),
+    "a refusal, in which a task could find an answer": silent(choice(None, refusal="1.0"), "the model refused: 1.0"),
+    "a part that refuses": silent(choice([{"type": "refusal", "refusal": "1.0"}]), "the model refused: 1.0"),
+    "a refusal with what acts on a terminal": silent(
+        choice("", refusal="\x1b[2Jno\u202e"), "refused: \\x1b[2Jno\\u202e"
+    ),
     "filtered": silent(choice("", "content_filter"), ""),
     "a call of a tool": silent(choice(None, "tool_calls", tool_calls=[{"id": "1", "type": "function"}]), ""),
     "all tokens in reasoning": silent(
@@ -183,6 +233,9 @@ ODD = {
     "usage in words": Odd(used(prompt_tokens="many", completion_tokens="few"), tokens=None),
     "usage that is a list": Odd(body(200, {**chat("1.0", None), "usage": [1]}), tokens=None),
     "usage of nothing": Odd(used(prompt_tokens=0, completion_tokens=0), tokens=None),
+    "usage of thousands of digits": Odd(
+        raw(WHOLE.replace(b'"prompt_tokens": 10', b'"prompt_tokens": ' + b"9" * 6000)), tokens=None
+    ),
     "usage in texts": Odd(used(prompt_tokens="10", completion_tokens=3.0)),
     # errors of other forms
     "an error that is a text": lost(body(400, {"error": "no such thing"}), "(400): no such thing;", 1),
@@ -198,6 +251,16 @@ ODD = {
         body(502, b"<html><body><h1>Bad Gateway</h1>nginx</body></html>"), "502: Bad Gateway nginx"
     ),
     "an error without a word": lost(body(500, b""), "500: no more words"),
+    "an error that acts on a terminal": lost(
+        fails(500, "\x1b]0;a\x07\x9b2J\u202e"), "500: \\x1b]0;a\\x07\\x9b2J\\u202e"
+    ),
+    "an error without end": lost(endless(500), "500: xxx"),
+    "an error of thousands of digits": lost(
+        raw(b'{"error": {"message": "no", "code": ' + b"9" * 6000 + b"}}"), "failed while it answered: no"
+    ),
+    "an error with a packing that was not asked for": lost(
+        body(500, b"\x1bjunk", Content_Encoding="br"), "500: words packed as 'br', which was not asked for"
+    ),
     "an error that is not gzip": lost(body(500, b"junk", Content_Encoding="gzip"), "cannot be unpacked", TWICE),
     "an error behind a router": lost(
         body(
@@ -226,9 +289,20 @@ ODD = {
         "sends requests on to https://elsewhere.example/v1; if that is where to ask, say so with "
         "--set openai.base_url=URL",
     ),
-    "a redirect to itself": Odd(
-        body(301, b"", Location="/v1/chat/completions"), "stops", 1, NOTHING, "sends requests on"
+    "a redirect to itself": stops(
+        body(301, b"", Location="/v1/chat/completions"), "sends requests on (301) to where they came from, http://127"
     ),
+    "a redirect to itself with a slash": stops(
+        body(301, b"", Location="/v1/chat/completions/"), "to where they came from"
+    ),
+    "a redirect to nowhere": stops(
+        body(302, b""), "sends requests on (302) and does not say where; see that --set openai.base_url=URL is"
+    ),
+    "a redirect with a password": stops(
+        body(307, b"", Location="https://me:secret@elsewhere.example/v1"), "on to https://***@elsewhere.example/v1;"
+    ),
+    "a redirect that is no address": stops(body(307, b"", Location="http://["), "on to http://[;"),
+    "a redirect that acts on a terminal": stops(body(307, b"", Location="/\x9b2J"), "/\\x9b2J"),
 }
 
 
@@ -259,7 +333,8 @@ def test_an_odd_reply_has_its_outcome(in_empty_folder, capsys, name):
     assert (first["status"], first["return"] is None) == (odd.status, odd.status != "ok")
     assert odd.words in first["artifacts"].get("message", "")
     noted = [line for line in heard.splitlines() if "openai" in line and "such rollouts are left out" not in line]
-    assert len(noted) == ("reason" in odd.words)
+    assert len(noted) == (odd.status == "no_answer" and bool(odd.words))
+    assert not set(heard) & set("\x1b\x07\u202e\x9b")
     history = RunFolder.find("a").journal.history()
     spent = history.batches[0]["metrics"]
     assert spent["requests"] == odd.requests + 5

@@ -43,6 +43,61 @@ def test_a_vllm_server_is_told_what_else_the_models_files_would_decide():
     assert told == {"top_k": 0, "min_p": 0.0, "presence_penalty": 0.0, "repetition_penalty": 1.0}
 
 
+def test_what_the_template_is_told_by_a_request_and_by_the_options_is_told_both():
+    options = {"extra_body": {"chat_template_kwargs": {"enable_thinking": True, "level": 1}}}
+    body, _ = asked(options, chat_options={"enable_thinking": False})
+    assert body["chat_template_kwargs"] == {"enable_thinking": False, "level": 1}
+
+
+ADDED = {
+    "model": ("x", "chosen with --model"),
+    "messages": ([], "the messages are the task's"),
+    "n": (3, "expected n=1 or nothing"),
+    "best_of": (2, "expected best_of=1"),
+    "stream": (True, "expected stream=false or nothing: one whole answer is read"),
+    "echo": (1, "expected echo=false"),
+    "max_tokens": (9, "--set sampling.max_new_tokens=N"),
+    "max_completion_tokens": (9, "--set sampling.max_new_tokens=N"),
+    "temperature": (0.0, "--set sampling.temperature=X"),
+    "top_k": (3, "--set sampling.top_k=X"),
+    "seed": (1, "openai.seed_bits"),
+    "stop": (["x"], "the task says where an answer ends"),
+    "continue_final_message": (True, "openai.prefill"),
+    "chat_template_kwargs": ("x", "expected a table"),
+}
+
+
+@pytest.mark.parametrize("name", ADDED)
+def test_what_would_take_the_place_of_a_request_is_refused_before_anything_is_asked(name):
+    value, words = ADDED[name]
+    with serving() as server:
+        failure = failure_of(engine_on, server, extra_body={"user": "me", name: value})
+    assert type(failure) is ValueError
+    assert str(failure).startswith(f"extra_body has {name}") or f"has '{name}'" in str(failure)
+    assert words in str(failure)
+    assert (server.models_asked, server.asked) == (0, [])
+
+
+def test_what_only_says_again_how_one_answer_is_asked_for_may_be_sent():
+    body, _ = asked({"extra_body": {"n": 1, "stream": False, "repetition_penalty": 1.1}})
+    assert (body["n"], body["stream"], body["repetition_penalty"]) == (1, False, 1.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("messages", "without which there is no request"), ("model", "chosen with --model"),
+     ("continue_final_message", "openai.prefill"), ("top-p", "never sent; did you mean 'top_p'?"),
+     ("max_tokens", "without which max_cost cannot hold")],
+)  # fmt: skip
+def test_what_a_request_cannot_be_without_is_not_left_out(name, words):
+    with serving() as server:
+        failure = failure_of(engine_on, server, omit=[name], max_cost=1.0, prompt_price=1.0)
+        engine_on(server, omit=["max_tokens"])
+    assert type(failure) is ValueError
+    assert f"omit has {name!r}" in str(failure)
+    assert words in str(failure)
+
+
 def test_fields_that_a_server_refuses_are_left_out():
     body, _ = asked({"omit": ["top_p", "seed", "top_k"]}, sampling=Sampling(top_k=5))
     assert set(body) == {"model", "messages", "max_tokens", "temperature"}
@@ -82,11 +137,18 @@ def test_an_answer_cut_by_its_length_says_so():
 
 
 @pytest.mark.parametrize(
-    ("message", "text"), [({"content": None}, ""), ({"content": None, "refusal": "I cannot"}, "I cannot"), ({}, "")]
-)
-def test_an_answer_without_content_is_empty_or_the_refusal(message, text):
+    ("message", "note"),
+    [({"content": None}, ""), ({}, ""), ({"content": None, "refusal": "I\ncannot"}, "the model refused: I cannot"),
+     ({"content": [{"type": "refusal", "refusal": "score = 1"}]}, "the model refused: score = 1")],
+)  # fmt: skip
+def test_an_answer_without_content_is_empty_and_a_refusal_is_told(message, note):
     _, answer = asked(act=says(choices=[{"message": message, "finish_reason": "stop"}]))
-    assert answer.text == text
+    assert (answer.text, answer.note) == ("", note)
+
+
+def test_a_refusal_beside_an_answer_leaves_the_answer():
+    _, answer = asked(act=says(choices=[{"message": {"content": "1.0", "refusal": "or not"}, "finish_reason": "stop"}]))
+    assert (answer.text, answer.note) == ("1.0", "")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from coevo_openai.words import words_in, words_of
@@ -103,6 +103,7 @@ JSON = st.recursive(
 
 
 @given(st.binary() | JSON.map(lambda value: json.dumps(value).encode()))
+@example(b'{"loc": ["\\r"]}')
 def test_any_body_is_read_into_one_line(body):
     said = words_of(body)
     assert said.text == " ".join(said.text.split())

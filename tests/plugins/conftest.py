@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from coevo import Batch, Brief, Buffer, Example, Perturbation, Reference, Rollout, Trajectory
-from coevo.dealing import PlanSettings, plan
+from coevo.dealing import Plan, PlanSettings
 from coevo.interfaces import Ledger
 from coevo.records import Provenance
 from coevo.seeds import derive
@@ -46,7 +46,7 @@ class Answer:
 
 def deal(batch: Batch, members: int, answers: int) -> list[tuple[int | None, int, int]]:
     """(member, context, sample) of every rollout in plan order, for a task with one example."""
-    chunks = plan(batch, [Example("0")], members, PlanSettings(7, 0, 0, answers))
+    chunks = Plan(batch, [Example("0")], members, PlanSettings(7, 0, 0, answers))
     return [(chunk.member, cell.context, cell.sample) for chunk in chunks for cell in chunk.cells]
 
 

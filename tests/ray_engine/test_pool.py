@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import coevo
+from coevo import consent
 from coevo.assembly import local_files
 from coevo.config import RunConfig
 from coevo.errors import CheckFailedError, RunError, UserError
@@ -300,5 +301,8 @@ def test_without_ray_the_mend_is_named(monkeypatch):
 def test_the_plugin_files_of_a_run_are_known_to_its_engine_by_full_paths(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "coevo_plugin.py").touch()
+    assert local_files(RunConfig()) == ()
+    consent.remember(tmp_path / "coevo_plugin.py", b"")
+    assert local_files(RunConfig()) == (str(tmp_path / "coevo_plugin.py"),)
     config = RunConfig(plugins=("mine.py", "coevo_plugin.py"))
     assert local_files(config) == (str(tmp_path / "coevo_plugin.py"), str(tmp_path / "mine.py"))

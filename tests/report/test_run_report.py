@@ -10,6 +10,7 @@ from coevo.journal import Journal
 from coevo.learning import Judge, points
 from coevo.report import run_report
 from coevo.report.curves import groups
+from coevo.report.numbers import ABSENT, number, objective, percent
 from coevo.report.run_facts import verdict
 
 BARE = {"task": {"title": "t", "direction": "maximize", "reference": None, "baseline": None}}
@@ -181,3 +182,8 @@ def test_a_torn_last_line_is_left_out_and_a_damaged_one_is_refused(tmp_path):
     assert isinstance(author.folder.journal, Journal)
     with pytest.raises(CheckFailedError, match="differs from its checksum"):
         run_report.write(author.folder)
+
+
+@pytest.mark.parametrize("value", [None, float("inf"), float("-inf"), float("nan")])
+def test_a_value_that_is_no_number_is_written_as_one_that_is_absent(value):
+    assert [write(value) for write in (number, objective, percent)] == [ABSENT] * 3

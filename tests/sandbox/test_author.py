@@ -57,6 +57,33 @@ def make(tmp_path: Path) -> Iterator[Make]:
         evaluator.close()
 
 
+NO_NUMBERS = ["'12'", "True", "np.bool_(True)", "None", "b'1'", "[1.0]", "1j"]
+
+
+@pytest.mark.parametrize("given", NO_NUMBERS)
+def test_an_objective_that_gives_no_number_is_at_fault_and_no_solution_is(make: Make, given: str) -> None:
+    found = make(f"return {given}").evaluate(CANDIDATE.format("0"))
+    assert found.status == "judge_error"
+    assert found.message.startswith("`objective` of evaluate.py gave ")
+    assert found.message.endswith(" for instance 0; expected a number")
+
+
+@pytest.mark.parametrize("given", ["3", "np.float32(3.0)", "np.int64(3)", "np.array(3.0)"])
+def test_an_objective_may_give_any_kind_of_number(make: Make, given: str) -> None:
+    assert make(f"return {given}").evaluate(CANDIDATE.format("0")).objective == 3.0
+
+
+@pytest.mark.parametrize("given", ["10 ** 400", "float('inf')"])
+def test_an_objective_that_no_float_holds_is_not_finite(make: Make, given: str) -> None:
+    assert make(f"return {given}").evaluate(CANDIDATE.format("0")).status == "non_finite"
+
+
+@pytest.mark.parametrize("given", ["'12'", "True", "None"])
+def test_a_bound_that_is_no_number_is_at_fault(make: Make, given: str) -> None:
+    with pytest.raises(UserError, match=r"`bound` of evaluate\.py .* for instance 0: it gave .*; expected a number"):
+        make(bound=f"return {given}").evaluate(CANDIDATE.format("0"), Bar(1.0, True))
+
+
 SPOILING = {
     "its instance": ("instance[solution] = 99.0 + instance[solution]", ""),
     "all of its instance": ("instance.sort(); instance[:] = instance[::-1].copy()", ""),
@@ -221,7 +248,8 @@ def test_instances_that_do_not_come_are_the_users_mistake(body: str, said: str, 
 
 def test_what_an_author_prints_goes_to_standard_error(make: Make, capfd: pytest.CaptureFixture[str]) -> None:
     evaluator = make(
-        "print('from objective'); __import__('sys').stdout.write('half a line')", head="print('on import')\n"
+        "print('from objective \\x1b[2J\\u202e'); __import__('sys').stdout.write('half a line')",
+        head="print('on import')\n",
     )
     evaluator.evaluate(CANDIDATE.format(1))
     evaluator.close()
@@ -229,7 +257,8 @@ def test_what_an_author_prints_goes_to_standard_error(make: Make, capfd: pytest.
 
     assert said.out == ""
     assert said.err.count("on import") == 1
-    assert "from objective" in said.err
+    assert "from objective \\x1b[2J\\u202e" in said.err
+    assert "\x1b" not in said.err
     assert "half a line" in said.err
 
 

@@ -143,7 +143,8 @@ def test_a_problem_whose_seed_fails_is_refused(folder: Path) -> None:
         bench_evaluations(str(folder), 1, 1, {"heuristics": FEW})
 
 
-def test_a_task_without_programs_is_refused() -> None:
+def test_a_task_without_programs_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COEVO_TRUST", "1")
     shutil.copy(FAKES, "coevo_plugin.py")
     with pytest.raises(UserError, match="task 'aim' has no programs to evaluate"):
         bench_evaluations("aim")

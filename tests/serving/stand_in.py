@@ -41,7 +41,8 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         told = {
             "arguments": arguments, "options": options, "space": os.environ.get("VLLM_CPU_KVCACHE_SPACE"),
-            "key": os.environ.get("VLLM_API_KEY"), "pids": [os.getpid(), worker.pid],
+            "key": os.environ.get("VLLM_API_KEY"), "names": os.environ.get("COEVO_SERVED_NAMES"),
+            "pids": [os.getpid(), worker.pid],
             "template": open(template).read() if template else None,
         }
         self.send_response(200)

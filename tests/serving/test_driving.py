@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 import coevo
-from coevo.dealing import PlanSettings, Prepared, plan
+from coevo.dealing import Plan, PlanSettings, Prepared
 from coevo.errors import MissingExtraError, RunError
 from coevo.records import Batch, Context, EpisodeResult, Request, Sampling, Step, Trajectory
 from coevo.rollouts import Collector
@@ -40,7 +40,7 @@ def collect(agent, engine=None, retries=2, max_calls=9):
     engine, task = engine or fakes.NumberEngine(), Driven(agent, max_calls)
     batch = Batch((Context(),), adapt=False)
     settings = PlanSettings(7, 0, 0)
-    chunks, out = plan(batch, task.examples("train"), 0, settings), []
+    chunks, out = Plan(batch, task.examples("train"), 0, settings), []
     with ThreadPoolExecutor(2) as scorers:
         collector = Collector(engine, task, Sampling(0.7, max_new_tokens=4), scorers, retries=retries)
         prepared = Prepared(batch, (), task.examples("train"), settings, chunks)

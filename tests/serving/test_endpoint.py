@@ -11,9 +11,10 @@ import openai
 import pytest
 
 from coevo.endpoint import serve
-from coevo.endpoint.application import LARGEST_BODY
 from coevo.endpoint.errors import CallLimitError
+from coevo.endpoint.limits import Limits
 from coevo.errors import MissingExtraError, RunError, UserError
+from coevo.prompts import TEMPLATE_CALL
 from coevo.records import Completion, Sampling
 
 HELLO = [{"role": "user", "content": "hello"}]
@@ -56,7 +57,7 @@ def post(body, policy=None, content=None, **options):
 
     async def test(client, endpoint):
         data = content if content is not None else json.dumps({"messages": HELLO, **body})
-        answer = await client.post("/chat/completions", content=data)
+        answer = await client.post("/chat/completions", content=data, headers={"content-type": "application/json"})
         return answer.status_code, answer.json()
 
     return served(test, policy, **options)
@@ -154,6 +155,8 @@ def test_a_system_message_of_the_endpoint_comes_before_that_of_a_request():
     [
         ({"temperature": -1}, "temperature got -1: input should be greater than or equal to 0"),
         ({"top_p": 0}, "top_p got 0: input should be greater than 0"),
+        ({"top_k": 10**30}, "top_k got 1000000000000000000000000000000: input should be less than 2147483648"),
+        ({"max_tokens": 1 << 31}, "max_tokens got 2147483648: input should be less than 2147483648"),
         ({"max_tokens": 0}, "max_tokens got 0: input should be greater than or equal to 1"),
         ({"n": "many"}, "n got 'many': input should be a valid integer"),
         ({"stop": 3}, "stop got 3: input should be a valid string"),
@@ -179,7 +182,9 @@ def test_a_mistake_is_a_400_in_one_line(body, said):
     assert answer["error"]["type"] == "invalid_request_error"
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[1]", b"[" * 100_000])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"\xff\xfe", b"[1]", b"[" * 100_000, '{"messages": []}'.encode("utf-16")]
+)
 def test_what_is_no_json_object_is_a_400(content):
     status, answer = post({}, content=content)
     assert status == 400
@@ -239,6 +244,19 @@ SURROGATES = {
 }
 
 
+@pytest.mark.parametrize("name", sorted(TEMPLATE_CALL))
+def test_a_request_brings_no_template_of_its_own(name):
+    policy = Echo()
+    status, answer = post({"chat_template_kwargs": {"enable_thinking": False, name: "{{ 'x' * 200000000 }}"}}, policy)
+    field = f"chat_template_kwargs.{name}"
+    assert status == 400
+    assert answer["error"] == {
+        "message": f"{field} is no option of the chat template; leave it out", "type": "invalid_request_error",
+        "param": field, "code": "unsupported",
+    }  # fmt: skip
+    assert policy.asked == []
+
+
 @pytest.mark.parametrize("body", SURROGATES.values(), ids=SURROGATES)
 def test_half_of_a_surrogate_pair_is_no_text(body):
     policy = Echo()
@@ -251,7 +269,7 @@ def test_half_of_a_surrogate_pair_is_no_text(body):
 
 
 def test_a_body_that_is_too_large_is_a_413():
-    status, answer = post({}, content=b" " * (LARGEST_BODY + 1))
+    status, answer = post({}, content=b" " * (Limits().body_bytes + 1))
     assert (status, answer["error"]["code"]) == (413, "request_too_large")
 
 

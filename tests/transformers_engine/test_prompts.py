@@ -1,7 +1,13 @@
+import dataclasses
+import inspect
+
 import pytest
+from transformers import PreTrainedTokenizerBase
+from transformers.processing_utils import ProcessorMixin
+from transformers.utils.chat_template_utils import render_jinja_template
 
 from coevo.errors import UserError
-from coevo.prompts import Prompts
+from coevo.prompts import TEMPLATE_CALL, Prompts
 from coevo_transformers.engine import TransformersEngine
 from tests.asking_kit import ask
 from tests.tiny_llama import byte_tokenizer
@@ -40,8 +46,6 @@ def test_whitespace_at_the_end_of_a_prefill_is_left_out_and_said_once(tokenizer,
 def test_chat_options_of_a_request_win_over_the_engines(tokenizer):
     tokenizer.chat_template = "{{ mood }}:{{ messages[0]['content'] }}:{{ extra }}"
     assert shown(tokenizer, ask("Hi"), mood="calm", extra=1) == "calm:Hi:1"
-    import dataclasses
-
     asked = dataclasses.replace(ask("Hi"), chat_options={"mood": "loud"})
     assert shown(tokenizer, asked, mood="calm", extra=1) == "loud:Hi:1"
 
@@ -68,3 +72,35 @@ def test_prompts_are_counted_without_the_weights_as_with_them(tiny, new_engine, 
 
 def test_tokens_of_a_model_that_is_not_on_disk_are_left_to_the_engine():
     assert TransformersEngine.token_counter("nobody/nothing", {}) is None
+
+
+BOMB = "{% for i in range(20000) %}{% for j in range(10000) %}x{% endfor %}{% endfor %}"
+
+
+@pytest.mark.parametrize("name", ["chat_template", "tokenize", "return_dict", "max_length", "messages", "conversation"])
+def test_a_request_cannot_say_what_is_made_of_the_template(tokenizer, name):
+    request = dataclasses.replace(ask("Hi"), chat_options={name: BOMB})
+    with pytest.raises(UserError, match=f"the chat option '{name}' of a request is no option of a template"):
+        Prompts(tokenizer, {})(request)
+
+
+def test_a_task_may_give_what_the_template_reads(tokenizer):
+    tokenizer.chat_template = "{{ tools[0].name }}:{{ documents[0].text }}"
+    options = {"tools": [{"name": "search"}], "documents": [{"title": "a", "text": "b"}]}
+    assert shown(tokenizer, dataclasses.replace(ask("Hi"), chat_options=options)) == "search:b"
+
+
+def test_every_parameter_of_transformers_own_call_is_known():
+    calls = (PreTrainedTokenizerBase.apply_chat_template, ProcessorMixin.apply_chat_template, render_jinja_template)
+    for call in calls:
+        named = {each.name for each in inspect.signature(call).parameters.values() if each.kind is not each.VAR_KEYWORD}
+        assert named <= TEMPLATE_CALL
+
+
+def test_a_prompt_without_measure_is_not_tokenised(tokenizer, monkeypatch):
+    monkeypatch.setattr("coevo.prompts.LONGEST_PROMPT", 1000)
+    tokenizer.chat_template = "{% for i in range(times) %}x{% endfor %}"
+    prompts = Prompts(tokenizer, {"times": 1000})
+    assert len(prompts(ask("Hi")).ids) == 1000
+    with pytest.raises(UserError, match="the prompt has 1,001 characters; at most 1,000 are rendered"):
+        prompts(dataclasses.replace(ask("Hi"), chat_options={"times": 1001}))

@@ -2,7 +2,9 @@
 
 import codecs
 import json
+import os
 import shutil
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -157,3 +159,102 @@ def test_a_folder_of_links_is_read_like_any_other(sharded: Path, tmp_path: Path)
     shutil.rmtree(sharded)
     with pytest.raises(UserError):
         open_checkpoint(links)
+
+
+def a_folder(path: Path) -> None:
+    path.mkdir()
+
+
+def a_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as own:
+        here = os.open(".", os.O_RDONLY)
+        os.chdir(path.parent)  # a socket's path may not be long
+        try:
+            own.bind(path.name)
+        finally:
+            os.fchdir(here)
+            os.close(here)
+
+
+STRANGE = [
+    (a_folder, "is a folder; expected a file"),
+    (os.mkfifo, "is a named pipe; expected a file"),
+    (a_socket, "is a socket; expected a file"),
+    (lambda path: path.symlink_to("/dev/zero"), "is a device; expected a file"),
+    (lambda path: path.symlink_to(path.name), "is a link to 'FILE' that leads back to itself"),
+    (lambda path: path.symlink_to("gone"), "is a link to 'gone', which is not there"),
+]
+
+
+@pytest.mark.parametrize(("make", "said"), STRANGE)
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json", "chat_template.jinja", INDEX])
+def test_what_is_no_file_is_named_and_never_read(single: Path, name: str, make: Callable[[Path], object], said: str):
+    (single / name).unlink(missing_ok=True)
+    make(single / name)
+    wanted = said.replace("FILE", name)
+    assert f"{name}' {wanted}" in refused(single)
+    with pytest.raises(UserError, match="expected a file"):
+        resolve(str(single))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", ""])
+def test_what_may_not_be_read_is_said_in_one_line(single: Path, name: str):
+    (single / name).chmod(0)
+    try:
+        with pytest.raises(UserError, match=r"^cannot read .*: Permission denied$"):
+            select(Path(resolve(str(single))))
+    finally:
+        (single / name).chmod(0o700)
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "./no\0where"])
+def test_a_name_that_can_be_no_folder_is_said_in_one_line(name: str):
+    with pytest.raises(UserError, match=r"^(cannot read the model folder|no model named|there is no model)"):
+        resolve(name)
+
+
+def test_json_nested_without_end_is_refused(single: Path):
+    (single / "config.json").write_text('{"a":' * 100_000)
+    assert "as JSON: it is nested too deeply" in refused(single)
+
+
+def header(**entry: object) -> bytes:
+    text = json.dumps({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4], **entry}}).encode()
+    return len(text).to_bytes(8, "little") + text + bytes(4)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        header(shape=[1e999]),
+        header(shape=["x"]),
+        header(data_offsets=[0.0, 4.0]),
+        header(data_offsets=["0", "4"]),
+        header(data_offsets=[0]),
+        (8 + 200_000).to_bytes(8, "little") + b'{"a":' * 40_002,
+        (24).to_bytes(8, "little") + b'{"__metadata__": [1, 2]}',
+        b"",
+        bytes(100),
+    ],
+)
+def test_a_header_of_nonsense_is_refused_in_one_line(single: Path, data: bytes):
+    (single / "model.safetensors").write_bytes(data)
+    assert "model.safetensors' is not a whole safetensors file" in refused(single)
+
+
+@pytest.mark.parametrize(
+    ("entry", "value"),
+    [("hidden_size", "wide"), ("num_attention_heads", 0), ("vocab_size", -1), ("num_hidden_layers", 1.5)],
+)
+def test_a_size_that_is_none_is_told_with_its_entry_and_value(single: Path, entry: str, value: object):
+    sizes = {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1, "vocab_size": 5}
+    (single / "config.json").write_text(json.dumps({"text_config": {**sizes, entry: value}}))
+    with pytest.raises(UserError, match=rf"config.json' has {entry} = {value!r}; expected a whole number"):
+        of_folder(single)
+
+
+@pytest.mark.parametrize("part", [[], "", None, {}, 3])
+def test_a_text_configuration_that_is_no_table_is_left_out(single: Path, part: object):
+    (single / "config.json").write_text(json.dumps({"text_config": part, "hidden_size": 8}))
+    assert of_folder(single).hidden == 8
