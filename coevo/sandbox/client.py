@@ -59,13 +59,13 @@ class Sandbox:
     Attributes:
         isolation: what holds on this system. `processes`: a process namespace ends every descendant;
             `measured_trees`: CPU time and memory of all processes together are limited, not of each;
-            `files`: only the interpreter, its packages and the problem can be read, nothing written;
+            `files`: only the interpreter, installed packages and system libraries can be read, nothing written;
             `temporary_folder`: the private folder is bounded as a whole; `network`: there is none;
             `shared_memory`: there is none; `user`: a user without rights, another for each that runs;
-            `no_namespaces`: namespaces cannot be made inside; `packages`: what is installed can be imported,
-            which fails where root's interpreter is in a home that no other user may enter and `files` is
-            False. Where `network` or `files` is False a candidate
-            can reach what the run's user can. System calls are not filtered.
+            `no_namespaces`: namespaces cannot be made inside; `keyring`: it has an empty one; `capabilities`: it has
+            none; `system_calls`: they are filtered; `packages`: what is installed can be imported, which fails where
+            root's interpreter is in a home that no other user may enter and `files` is False. Where `files` is False a
+            candidate can read what its user can.
     """
 
     def __init__(
