@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, cast
 
 from coevo.sandbox import Limits
 from coevo_heuristics.checking.rows import State
@@ -96,25 +97,30 @@ def _function(template: Template, body: str) -> str:
 _NUMBER = re.compile(r"-?\b[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?\b|\btrue\b|\bfalse\b")
 
 
+def _list(text: str) -> list[Any] | None:
+    solution: Any = json.loads(text)
+    return cast("list[Any]", solution) if isinstance(solution, list) else None
+
+
 def _emptied(text: str) -> object:
-    solution = json.loads(text)
+    solution: Any = json.loads(text)
     return [] if solution is None else type(solution)()
 
 
 def _halved(text: str) -> object:
-    solution = json.loads(text)
-    return solution[: len(solution) // 2] if isinstance(solution, list) else solution
+    solution = _list(text)
+    return json.loads(text) if solution is None else solution[: len(solution) // 2]
 
 
 def _counted(text: str) -> object:
-    solution = json.loads(text)
-    flat = isinstance(solution, list) and solution and all(type(one) is int for one in solution)
-    return list(range(max(solution) + 1)) if flat else solution
+    solution = _list(text)
+    flat = solution and all(type(one) is int for one in solution)
+    return list(range(max(solution) + 1)) if solution and flat else json.loads(text)
 
 
 def _doubled(text: str) -> object:
-    solution = json.loads(text)
-    return solution + solution if isinstance(solution, list) else [solution, solution]
+    solution = _list(text)
+    return [json.loads(text)] * 2 if solution is None else solution + solution
 
 
 _CHANGES: tuple[tuple[str, Callable[[str], object], State], ...] = (
