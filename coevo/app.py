@@ -32,7 +32,7 @@ from coevo.config import RunConfig, build, plugin_files
 from coevo.discovery import Plugins, Registries
 from coevo.errors import CoevoError, PluginError, RunError, RunInterrupted, UserError
 from coevo.evolve import Loop
-from coevo.folder import RunFolder, RunStore, check_free
+from coevo.folder import RunFolder, check_free
 from coevo.inputs import changes, not_loaded, taken
 from coevo.interfaces import Engine, Task
 from coevo.interrupts import ending, staying, terminating
@@ -42,6 +42,7 @@ from coevo.records import Json, RunInfo
 from coevo.rollouts import Collector
 from coevo.services import Budget, RunServices
 from coevo.startup import Inputs, begin, described, settle
+from coevo.store import RunStore
 from coevo.summary import summarize
 from coevo.text import is_terminal
 

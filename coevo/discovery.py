@@ -347,6 +347,8 @@ def _import_file(path: Path) -> object:
         )
     if not path.is_file():
         raise PluginError(f"no plugin file {str(path)!r}; --plugin takes a Python file that implements hooks")
+    if path.suffix != ".py":
+        raise PluginError(f"{str(path)!r} is no Python file; --plugin takes one that implements hooks")
     try:
         check_source(path)
     except UserError as error:
@@ -359,8 +361,8 @@ def _import_file(path: Path) -> object:
     content = path.read_bytes()
     consent.remember(path, content)
     spec = importlib.util.spec_from_file_location(name, path, loader=_Exactly(name, str(path), content))
-    if spec is None or spec.loader is None:
-        raise PluginError(f"{str(path)!r} is no Python file; --plugin takes one that implements hooks")
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:

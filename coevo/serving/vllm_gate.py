@@ -1,4 +1,4 @@
-"""The gate of coevo before vLLM's own server, which takes such layers by their name (`--middleware`).
+"""The gate of coevo before vLLM's own server, which takes such layers by their name (its option `middleware`).
 
 vLLM asks for its key below `/v1` and some other prefixes only, while other paths generate as well, and answers to
 whatever name and web page asks. A process of its own has to be told: by its environment, as with the key.

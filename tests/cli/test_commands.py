@@ -171,7 +171,7 @@ def test_options_that_are_passed_on_to_a_library_are_listed_too(in_empty_folder,
     code, _, err = coevo("options", "engine", "lender.option", "--plugin", "lender.py")
     assert (code, err) == (2, "coevo: no options to list for 'lender.option'; did you mean 'lender.options'?\n")
     code, _, err = coevo("options", "engine", "transformers.options")
-    assert (code, err) == (2, "coevo: no options to list for 'transformers.options'; did you mean 'transformers'?\n")
+    assert (code, err) == (2, "coevo: no options to list for 'transformers.options'; expected one of: transformers\n")
 
 
 def test_tasks_and_options_as_json(coevo):

@@ -5,7 +5,7 @@ import random
 from dataclasses import replace
 from html.parser import HTMLParser
 
-from coevo.folder import RunFolder, RunStore
+from coevo.folder import RunFolder
 from coevo.interfaces import Ledger
 from coevo.records import (
     Batch,
@@ -20,6 +20,7 @@ from coevo.records import (
     Step,
     Trajectory,
 )  # fmt: skip
+from coevo.store import RunStore
 
 CONFIG = {
     "task": "tsp_construct", "engine": "transformers", "model": "smollm2-135m", "param": "es", "context": "eoh",
