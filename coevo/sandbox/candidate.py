@@ -1,4 +1,4 @@
-"""Forks the process that one candidate runs in and takes its rights away, in an order that matters."""
+"""Forks a process and takes its rights away, in an order that matters."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ import signal
 import socket
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from coevo.sandbox import limits, linux, namespaces
+from coevo.sandbox import filters, limits, linux, namespaces
 from coevo.sandbox.limits import Limits
 
-RESULT_FD = 3
+FIRST_FD = 3
 READY = b"\n"
-CONFINEMENT = ("network", "temporary_folder", "user", "no_namespaces")
+CONFINEMENT = ("network", "temporary_folder", "user", "no_namespaces", "keyring", "capabilities", "system_calls")
+"""In the order in which they are put in force."""
+NAMESPACES = frozenset(CONFINEMENT[:4]) - {"user"}
 _KEPT_VARIABLES = ("LANG", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
@@ -29,7 +30,8 @@ class Surroundings:
     Attributes:
         isolation: the features in force, see `coevo.sandbox.Sandbox.isolation`.
         proc: a descriptor of /proc, if there is one.
-        first_user: the first of a range of unused user numbers, one per slot; None without root.
+        first_user: the first of a range of unused user numbers, two per slot; None without root.
+        slots: how many there are at most; a candidate's `solve` has the number that lies this much above its own.
         mapped_bytes: address space of the zygote, which each candidate starts with.
         resident_bytes: memory of the zygote, which a candidate shares until it writes.
         folder: where private folders are made if none can be mounted.
@@ -38,6 +40,7 @@ class Surroundings:
     isolation: Mapping[str, bool]
     proc: int | None
     first_user: int | None
+    slots: int
     mapped_bytes: int
     resident_bytes: int
     folder: str
@@ -66,35 +69,17 @@ class Surroundings:
             self.write_proc("self/oom_score_adj", b"1000")
 
 
-@dataclass(slots=True)
-class Candidate:
-    """One running candidate, as its supervisor sees it.
-
-    `stages`: lines that it may still send ahead of its answer; `passed`: bytes of them that went on to the run.
-    """
-
-    number: int
-    slot: int
-    pid: int
-    result_pipe: int
-    output_pipe: int
-    ready_pipe: int
-    folder: str | None
-    stages: int = 0
-    lines: int = 0
-    passed: int = 0
-    started: float = field(default_factory=time.monotonic)
-    result: bytearray = field(default_factory=bytearray)
-    tail: bytearray = field(default_factory=bytearray)
-    printed: int = 0
-    cpu_seconds: float = 0.0
-    reason: str | None = None
-
-
 class Launcher:
-    """Forks candidates from this process, the zygote, whose `channel` to the run they must not have."""
+    """Forks confined processes from this one, whose descriptors but those that it passes on they must not have."""
 
     def __init__(self, around: Surroundings, limits: Limits, channel: socket.socket) -> None:
+        """Take what holds for all.
+
+        Args:
+            around: what the system permits.
+            limits: of each process.
+            channel: of this process, which no child may close as an object.
+        """
         self._around = around
         self._limits = limits
         self._channel = channel
@@ -102,39 +87,60 @@ class Launcher:
         if around.isolation["processes"]:
             self._namespace = around.open_proc("self/ns/pid")
 
-    def launch(self, number: int, slot: int, work: Callable[[int], None]) -> Candidate:
-        """Fork a process that is confined and then calls `work` with the descriptor for its answer.
+    def launch(
+        self,
+        slot: int,
+        ready: int,
+        output: int,
+        channels: Sequence[int],
+        work: Callable[[], object],
+        *,
+        enclosed: bool = True,
+    ) -> tuple[int, str | None]:
+        """Fork a process that is confined and then calls `work`; its number, and the folder to remove afterwards.
+
+        Args:
+            slot: which it has alone.
+            ready: descriptor for `READY`, or what went wrong before.
+            output: descriptor for what it prints.
+            channels: descriptors that it has at 3 and up, in this order.
+            work: what it does.
+            enclosed: puts all of `CONFINEMENT` in force, as far as it is permitted, in a namespace of processes of its
+                own; False only changes the user.
 
         Raises:
             OSError: the system has no room for another process.
         """
-        folder = None
-        if not self._around.isolation["temporary_folder"]:
+        folder, features = None, CONFINEMENT if enclosed else ("user",)
+        if enclosed and not self._around.isolation["temporary_folder"]:
             folder = tempfile.mkdtemp(dir=self._around.folder)
             if self._around.isolation["user"]:
                 os.chown(folder, self._around.user(slot), self._around.user(slot))
-        pipes = [os.pipe() for _ in range(3)]
-        theirs = [end for _, end in pipes]
-        zygote = os.getpid()
-        if self._namespace is not None:
+        parent, namespace = os.getpid(), self._namespace if enclosed else None
+        if namespace is not None:
             linux.unshare(linux.CLONE_NEWPID)
         try:
             pid = os.fork()
             if pid == 0:
-                self._begin(slot, zygote, folder or namespaces.SCRATCH, theirs, work)
+                place = folder or (namespaces.SCRATCH if enclosed else "/")
+                self._begin(slot, None if namespace else parent, place, (ready, output, *channels), work, features)
         finally:
             # The next child shall get a namespace of its own, not a place in this one.
-            if self._namespace is not None:
-                linux.setns(self._namespace, linux.CLONE_NEWPID)
-            for fd in theirs:
-                os.close(fd)
-        for fd, _ in pipes:
-            os.set_blocking(fd, False)
-        return Candidate(number, slot, pid, *(fd for fd, _ in pipes), folder=folder)
+            if namespace is not None:
+                linux.setns(namespace, linux.CLONE_NEWPID)
+        return pid, folder
 
-    def _begin(self, slot: int, zygote: int, folder: str, pipes: list[int], work: Callable[[int], None]) -> None:
+    def _begin(
+        self,
+        slot: int,
+        parent: int | None,
+        folder: str,
+        pipes: tuple[int, ...],
+        work: Callable[[], object],
+        features: Sequence[str],
+    ) -> None:
         """What the new process does, from its first step to its end."""
-        ready = pipes[2]
+        ready = pipes[0]
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -142,7 +148,7 @@ class Launcher:
             self._channel.detach()
             os.setsid()
             self._around.prefer_as_victim()
-            for feature in CONFINEMENT:
+            for feature in features:
                 if self._around.isolation[feature]:
                     confine(feature, self._around, self._limits, slot)
             ready = _keep_only(*pipes)
@@ -151,7 +157,7 @@ class Launcher:
                 linux.forbid_new_privileges()
                 # After the change of user, which forgets it.
                 linux.die_with_parent(signal.SIGKILL)
-                if self._namespace is None and os.getppid() != zygote:
+                if parent is not None and os.getppid() != parent:
                     os._exit(1)
             os.chdir(folder)
             kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
@@ -160,7 +166,7 @@ class Launcher:
             tempfile.tempdir = None
             os.write(ready, READY)
             os.close(ready)
-            work(RESULT_FD)
+            work()
         except BaseException as error:  # noqa: BLE001 - not the candidate's fault: say so and end
             with contextlib.suppress(OSError):
                 os.write(ready, f"{type(error).__name__}: {error}".encode())
@@ -187,6 +193,12 @@ def confine(feature: str, around: Surroundings, bounds: Limits, slot: int) -> No
         linux.unshare(linux.CLONE_NEWUSER)
         for kind in ("user", "mnt", "pid", "net", "ipc"):
             around.write_proc(f"sys/user/max_{kind}_namespaces", b"0")
+    elif feature == "keyring":
+        filters.leave_keyring()
+    elif feature == "capabilities":
+        filters.drop_capabilities()
+    elif feature == "system_calls":
+        filters.filter_calls()
 
 
 def permitted(feature: str, around: Surroundings, bounds: Limits) -> bool:
@@ -202,12 +214,13 @@ def permitted(feature: str, around: Surroundings, bounds: Limits) -> bool:
     return os.waitpid(pid, 0)[1] == 0
 
 
-def _keep_only(result: int, output: int, ready: int) -> int:
-    """Leave open: nothing to read, the output twice, the answer at `RESULT_FD`, and `ready`, returned."""
-    result, output, ready = (fcntl.fcntl(fd, fcntl.F_DUPFD, 64) for fd in (result, output, ready))
+def _keep_only(ready: int, output: int, *channels: int) -> int:
+    """Leave open: nothing to read, the output twice, the channels from `FIRST_FD` on, and `ready`, returned."""
+    ready, output, *theirs = (fcntl.fcntl(fd, fcntl.F_DUPFD, 64) for fd in (ready, output, *channels))
     os.dup2(output, 1)
     os.dup2(output, 2)
-    os.dup2(result, RESULT_FD)
-    os.closerange(RESULT_FD + 1, ready)
+    for place, fd in enumerate(theirs, FIRST_FD):
+        os.dup2(fd, place)
+    os.closerange(FIRST_FD + len(theirs), ready)
     os.closerange(ready + 1, min(os.sysconf("SC_OPEN_MAX"), 1 << 16))
     return ready

@@ -10,9 +10,13 @@ from typing import Any, NoReturn, cast
 from coevo.sandbox.limits import Limits
 from coevo.text import printable
 
-_CLAIMS = frozenset(
-    ["ok", "syntax", "no_entry", "import", "exception", "out_of_memory", "invalid_solution", "non_finite"]
-)
+FAILURES = frozenset(["syntax", "no_entry", "import", "exception", "out_of_memory", "invalid_solution", "non_finite"])
+"""What a candidate may say of itself."""
+
+UNSENDABLE = "unsendable"
+"""What the author's `solve` gives the candidate cannot go to another process."""
+
+_CLAIMS = FAILURES | {"ok", UNSENDABLE}
 _MESSAGE_CHARACTERS = 500
 
 
@@ -38,7 +42,7 @@ def judge(header: dict[str, Any], claim: bytes, limits: Limits, staged: bool = F
         status, message = reasons[header["reason"]]
         return status, None, message
     if header["code"] < 0:
-        name = signal.Signals(-header["code"]).name
+        name = _signal(-header["code"])
         if name in ("SIGXCPU", "SIGKILL") and header["cpu_seconds"] >= limits.cpu_seconds:
             return "timeout", None, reasons["cpu"][1]
         return "exception", None, f"the process was ended by {name}"
@@ -52,6 +56,14 @@ def judge(header: dict[str, Any], claim: bytes, limits: Limits, staged: bool = F
     if any(part is None for part in parts):
         return "invalid_solution", None, "the answer is none that the worker writes"
     return status, [solution for part in parts for solution in part or ()], message
+
+
+def _signal(number: int) -> str:
+    """The name of a signal; real-time signals have none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def read_stage(line: bytes) -> list[object] | None:

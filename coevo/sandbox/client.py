@@ -10,12 +10,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from coevo.errors import RunError
-from coevo.sandbox.claims import judge
+from coevo.errors import RunError, UserError
+from coevo.sandbox.claims import UNSENDABLE, judge
 from coevo.sandbox.connection import Connection, Reply
 from coevo.sandbox.limits import Limits
 from coevo.sandbox.racing import SAID, Race
 from coevo.statuses import OUTRACED
+
+WEAK = "COEVO_WEAK_SANDBOX"
+"""The variable that must be 1 where candidates would be the run's own user, with its files and its network."""
 
 _PATIENCE_SECONDS = 60.0
 _PAUSES_SECONDS = (0.1, 0.3, 1.0, 3.0, 10.0, 15.0)
@@ -56,13 +59,13 @@ class Sandbox:
     Attributes:
         isolation: what holds on this system. `processes`: a process namespace ends every descendant;
             `measured_trees`: CPU time and memory of all processes together are limited, not of each;
-            `files`: only the interpreter, its packages and the problem can be read, nothing written;
+            `files`: only the interpreter, installed packages and system libraries can be read, nothing written;
             `temporary_folder`: the private folder is bounded as a whole; `network`: there is none;
             `shared_memory`: there is none; `user`: a user without rights, another for each that runs;
-            `no_namespaces`: namespaces cannot be made inside; `packages`: what is installed can be imported,
-            which fails where root's interpreter is in a home that no other user may enter and `files` is
-            False. Where `network` or `files` is False a candidate
-            can reach what the run's user can. System calls are not filtered.
+            `no_namespaces`: namespaces cannot be made inside; `keyring`: it has an empty one; `capabilities`: it has
+            none; `system_calls`: they are filtered; `packages`: what is installed can be imported, which fails where
+            root's interpreter is in a home that no other user may enter and `files` is False. Where `files` is False a
+            candidate can read what its user can.
     """
 
     def __init__(
@@ -92,7 +95,8 @@ class Sandbox:
                 limit of a minute.
 
         Raises:
-            UserError: the problem cannot be loaded, or has no such split.
+            UserError: the problem cannot be loaded, or has no such split; or nothing would keep a candidate from the
+                files of the run's user, and `WEAK` does not say that this is wanted.
             RunError: the zygote cannot be started.
         """
         self.limits = limits or Limits()
@@ -110,6 +114,13 @@ class Sandbox:
         self._closed = False
         self._zygote = Connection(self._settings, waiting)
         self.isolation: Mapping[str, bool] = MappingProxyType(self._zygote.isolation)
+        if not (self.isolation["files"] or self.isolation["user"]) and os.environ.get(WEAK) != "1":
+            self._zygote.close()
+            raise UserError(
+                "this system permits neither namespaces nor another user, so a program that a model wrote could read "
+                "and change the files of this user and reach the network; run coevo in a container as root, or set "
+                f"{WEAK}=1 if nothing here is worth protecting"
+            )
         apart = self.isolation["processes"] or self.isolation["user"]
         self.workers = workers if apart else 1
         self._slots = threading.Semaphore(self.workers)
@@ -135,6 +146,7 @@ class Sandbox:
 
         Raises:
             RunError: the sandbox itself failed.
+            UserError: the problem's `solve` gives the candidate what cannot go to another process.
             RuntimeError: it is closed.
         """
         data = source.encode(errors="surrogatepass")
@@ -151,13 +163,15 @@ class Sandbox:
         raise AssertionError("unreachable")
 
     def _judged(self, data: bytes, race: Race | None) -> Reply | None:
-        seconds = self.limits.wall + _PATIENCE_SECONDS
+        from coevo.sandbox import vetting  # it loads numpy, which whoever runs no candidate shall not pay for
+
+        seconds, plain = self.limits.wall + _PATIENCE_SECONDS, vetting.plain(data) is not None
         for _ in range(2):
             if race is None:
-                reply = self._alive().judge(data, seconds)
+                reply = self._alive().judge(data, plain, seconds)
             else:
                 race.begin()
-                reply = self._alive().judge(data, seconds, race.stages, race.look)
+                reply = self._alive().judge(data, plain, seconds, race.stages, race.look)
             if reply is not None:
                 return reply
         return None
@@ -179,4 +193,9 @@ class Sandbox:
             status, value, message = OUTRACED, None, SAID
         else:
             status, value, message = judge(header, claim, self.limits, staged=race is not None)
+        if status == UNSENDABLE:
+            raise UserError(
+                f"problem {str(self._settings['problem'])!r}: {message}; a candidate is in another process, so give it "
+                "numbers, text, numpy arrays, and lists, tuples, sets or dictionaries of them"
+            )
         return Outcome(status, value, message, output, float(header["cpu_seconds"]), float(header["wall_seconds"]))

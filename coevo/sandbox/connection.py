@@ -120,11 +120,13 @@ class Connection:
         return lines[-1] if lines else f"exit code {self._process.poll()}"
 
     def _read(self) -> None:
-        while (message := wire.receive(self._channel)) is not None:
-            number = int(str(message[0]["id"]))
-            replies = self._waiting.get(number) if "stage" in message[0] else self._waiting.pop(number, None)
-            if replies is not None:
-                replies.put(cast("Reply", message))
+        # A message without a number is a zygote's last: it tells what went wrong.
+        with contextlib.suppress(OSError, ValueError):
+            while (message := wire.receive(self._channel)) is not None and "id" in message[0]:
+                number = int(str(message[0]["id"]))
+                replies = self._waiting.get(number) if "stage" in message[0] else self._waiting.pop(number, None)
+                if replies is not None:
+                    replies.put(cast("Reply", message))
         with self._writing:
             self._dead = True
             waiting, self._waiting = self._waiting, {}
@@ -139,6 +141,7 @@ class Connection:
     def judge(
         self,
         source: bytes,
+        plain: bool,
         seconds: float,
         stages: Sequence[int] = (),
         look: Callable[[bytes], bool] | None = None,
@@ -147,6 +150,7 @@ class Connection:
 
         Args:
             source: of the candidate.
+            plain: whether it may run in the process of `solve`.
             seconds: to wait for its end.
             stages: after how many instances it sends ahead what it has.
             look: is given that, as lines, and returns True where the candidate shall be stopped.
@@ -158,7 +162,7 @@ class Connection:
             number = next(self._numbers)
             self._waiting[number] = replies
             try:
-                wire.send(self._channel, {"id": number, "stages": list(stages)} if stages else {"id": number}, source)
+                wire.send(self._channel, {"id": number, "stages": list(stages), "plain": plain}, source)
             except OSError:
                 return None
         end = time.monotonic() + seconds

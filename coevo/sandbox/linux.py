@@ -10,6 +10,7 @@ import ctypes
 import errno
 import os
 import platform
+import struct
 import sys
 
 CLONE_NEWNS = 0x0002_0000
@@ -33,6 +34,8 @@ MS_RELATIME = 1 << 21
 MNT_DETACH = 2
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_SECCOMP = 22
+_FILTER = 2
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_SET_CHILD_SUBREAPER = 36
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
@@ -72,6 +75,19 @@ def mount(source: str | None, target: str, kind: str | None, flags: int = 0, dat
     )
 
 
+def mount_setattr_below(target: str, flags: int) -> None:
+    """Put options in force for a mount and for all that is mounted below it: mount_setattr(2), since Linux 5.12.
+
+    Args:
+        target: a mount.
+        flags: of `MS_RDONLY`, `MS_NOSUID`, `MS_NODEV` and `MS_NOEXEC`, which have the same numbers there.
+    """
+    attributes = struct.pack("=QQQQ", flags, 0, 0, 0)
+    path, size = os.fsencode(target), ctypes.c_size_t(len(attributes))
+    at, recursive = ctypes.c_int(-100), ctypes.c_uint(0x8000)
+    _call("syscall", ctypes.c_long(442), at, path, recursive, attributes, size)
+
+
 def detach(target: str) -> None:
     """Take the mount at `target` out of the tree; what is open on it stays usable."""
     _call("umount2", os.fsencode(target), ctypes.c_int(MNT_DETACH))
@@ -88,9 +104,9 @@ def pivot_root_here() -> None:
     os.chdir("/")
 
 
-def _prctl(option: int, value: int) -> None:
+def _prctl(option: int, value: int, further: int = 0) -> None:
     zero = ctypes.c_ulong(0)
-    _call("prctl", ctypes.c_int(option), ctypes.c_ulong(value), zero, zero, zero)
+    _call("prctl", ctypes.c_int(option), ctypes.c_ulong(value), ctypes.c_ulong(further), zero, zero)
 
 
 def die_with_parent(signal: int) -> None:
@@ -106,3 +122,20 @@ def adopt_orphans() -> None:
 def forbid_new_privileges() -> None:
     """Let no set-uid program give this process or its children more rights."""
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+
+
+def system_call(number: int, *arguments: int) -> None:
+    """Make a system call that the C library has no function for, with numbers as arguments."""
+    _call("syscall", ctypes.c_long(number), *map(ctypes.c_ulong, arguments))
+
+
+def install_filter(address: int, steps: int) -> None:
+    """Filter the system calls of this process by a program of so many steps: seccomp(2)."""
+    program = struct.pack("@HxxxxxxP" if struct.calcsize("P") == 8 else "@HxxP", steps, address)
+    buffer = ctypes.create_string_buffer(program, len(program))
+    _prctl(_PR_SET_SECCOMP, _FILTER, ctypes.addressof(buffer))
+
+
+def set_capabilities(header: bytes, sets: bytes) -> None:
+    """Set what this process may do beyond others: capset(2)."""
+    _call("capset", header, sets)

@@ -9,15 +9,32 @@ Without root the same is tried in a user namespace. What the system refuses is l
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
+import sysconfig
 from collections.abc import Iterable
 from pathlib import Path
 
 from coevo.sandbox import linux
 
 SCRATCH = "/scratch"
-_SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/nix/store", "/etc/ld.so.cache", "/etc/localtime")
+_PACKAGES = ("site-packages", "dist-packages")
+_SYSTEM = (
+    "/usr/lib",
+    "/usr/lib32",
+    "/usr/lib64",
+    "/usr/bin",
+    "/usr/local/lib",
+    "/usr/local/bin",
+    "/usr/share/zoneinfo",
+    "/lib",
+    "/lib64",
+    "/bin",
+    "/nix/store",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+)
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 _LOCKED = {
     os.ST_NOSUID: linux.MS_NOSUID,
@@ -82,27 +99,62 @@ def close_ipc(proc: int) -> bool:
     return False
 
 
-def close_files(readable: Iterable[str]) -> bool:
+def _interpreter() -> list[str]:
+    """What the interpreter consists of; a project may lie beside it, as in /usr/src."""
+    prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix}
+    return [os.path.join(prefix, part) for prefix in prefixes for part in ("bin", "lib", "lib64", "pyvenv.cfg")]
+
+
+def packages() -> list[str]:
+    """Where modules are installed, of `sys.path`; not a working folder, a checkout or another folder of the user."""
+    library = sysconfig.get_paths()
+    known = {os.path.realpath(library[name]) for name in ("stdlib", "platstdlib")}
+    inside = [path for path in sys.path if os.path.isabs(path)]
+    return [
+        path
+        for path in inside
+        if os.path.basename(path) in _PACKAGES or any(os.path.realpath(path).startswith(root) for root in known)
+    ]
+
+
+def close_files(readable: Iterable[str], hidden: Iterable[str] = ()) -> bool:
     """Leave nothing in sight but the interpreter, the system's libraries and `readable`, all read-only.
 
     For a process with mounts of its own only: it mounts over /proc.
+
+    Args:
+        readable: files and folders.
+        hidden: folders in them that shall be empty.
     """
     try:
         # Any folder does as the place to build at; this one is never among what is shown.
         base = "/proc"
         linux.mount("tmpfs", base, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "size=1m,mode=755")
         os.mkdir(base + SCRATCH)
-        interpreter = [sys.prefix, sys.base_prefix, sys.exec_prefix, *filter(os.path.isabs, sys.path)]
-        for path in _outermost([*_SYSTEM, *interpreter, *readable]):
+        shown = _outermost([*_SYSTEM, *_interpreter(), *readable])
+        for path in shown:
             _show(path, base, linux.MS_NODEV)
         for path in _DEVICES:
             _show(path, base, 0)
+        for path in hidden:
+            _hide(base + os.path.realpath(path))
         os.chdir(base)
         linux.pivot_root_here()
         linux.mount(None, "/", None, linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY | linux.MS_NOSUID)
     except OSError:
         return False
     return True
+
+
+def own_packages() -> list[str]:
+    """Folders of coevo's packages where modules are installed: problems lie in them, with their instances."""
+    return [str(path) for folder in packages() for path in Path(folder).glob("coevo*") if path.is_dir()]
+
+
+def _hide(path: str) -> None:
+    if os.path.isdir(path):
+        flags = linux.MS_RDONLY | linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC
+        linux.mount("tmpfs", path, "tmpfs", flags, "size=4k,mode=755")
 
 
 def _outermost(paths: Iterable[str]) -> list[str]:
@@ -127,16 +179,20 @@ def _show(path: str, base: str, flags: int) -> None:
         os.mkdir(target)
     else:
         os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
-    linux.mount(path, target, None, linux.MS_BIND | linux.MS_REC)
-    # In a user namespace the options that the mount came with must be repeated.
-    present = os.statvfs(target).f_flag
-    locked = sum(option for bit, option in _LOCKED.items() if present & bit)
-    linux.mount(
-        None,
-        target,
-        None,
-        linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY | linux.MS_NOSUID | flags | locked,
-    )
+    flags |= linux.MS_RDONLY | linux.MS_NOSUID
+    try:
+        linux.mount(path, target, None, linux.MS_BIND | linux.MS_REC)
+        linux.mount_setattr_below(target, flags)
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.EINVAL, errno.EPERM):
+            raise
+        # An old kernel: what is mounted below cannot be made read-only at once, so it is not shown.
+        linux.detach(target)
+        linux.mount(path, target, None, linux.MS_BIND)
+        # In a user namespace the options that the mount came with must be repeated.
+        present = os.statvfs(target).f_flag
+        locked = sum(option for bit, option in _LOCKED.items() if present & bit)
+        linux.mount(None, target, None, linux.MS_REMOUNT | linux.MS_BIND | flags | locked)
 
 
 def leave_network() -> None:

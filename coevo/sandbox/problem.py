@@ -19,8 +19,8 @@ _OPTIONAL = ("bound", "work")
 class Problem(Protocol):
     """The three functions that an `evaluate.py` defines.
 
-    `solve` runs where the candidate runs. It need not refuse a bad answer: it may return it, and `objective`
-    refuses it. It raises `FloatingPointError` for a number that is not finite.
+    `solve` runs in a process of its own, beside that of the candidate. It need not refuse a bad answer: it may return
+    it, and `objective` refuses it. It raises `FloatingPointError` for a number that is not finite.
 
     Optional, for races (`coevo.sandbox.racing`): `bound(instance) -> float`, which no solution of the instance
     can beat, in the objective's own direction. And for limits `work(instance) -> float`, in any unit: how much longer
@@ -32,7 +32,11 @@ class Problem(Protocol):
         ...
 
     def solve(self, function: Callable[..., object], instance: object) -> object:
-        """Let the candidate's `function` solve `instance`; the solution must fit in JSON."""
+        """Let the candidate's `function` solve `instance`; the solution must fit in JSON.
+
+        The function is in another process: it takes and gives numbers, text, numpy arrays and containers of them, as
+        copies.
+        """
         ...
 
     def objective(self, solution: object, instance: object) -> float:

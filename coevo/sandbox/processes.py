@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import resource
 import signal
@@ -16,10 +17,11 @@ _FIELDS_AFTER_NAME = 2
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One line of the process table; `cpu_seconds` includes children that were waited for."""
+    """One line of the process table; `waited_seconds` are of children that were waited for."""
 
     parent: int
-    cpu_seconds: float
+    own_seconds: float
+    waited_seconds: float
     resident_bytes: int
 
 
@@ -47,8 +49,8 @@ def _read(proc: int, path: str) -> bytes:
 def _parse(stat: bytes) -> Process:
     # The name may hold spaces and brackets: everything after the last bracket is numbers.
     fields = stat[stat.rindex(b")") + _FIELDS_AFTER_NAME :].split()
-    ticks = sum(int(field) for field in fields[11:15])
-    return Process(int(fields[1]), ticks / _TICKS, int(fields[21]) * _PAGE)
+    own, waited = (sum(map(int, fields[place : place + 2])) / _TICKS for place in (11, 13))
+    return Process(int(fields[1]), own, waited, int(fields[21]) * _PAGE)
 
 
 def tree(root: int, processes: dict[int, Process]) -> list[int]:
@@ -104,3 +106,22 @@ def kill_all(pids: list[int]) -> bool:
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
     return bool(pids)
+
+
+def remove(folder: str) -> None:
+    """Remove a folder with all that is in it, however deep, where nobody writes any more.
+
+    Folders in it are emptied into it and then removed, so that no path becomes long and no call nests.
+    """
+    numbers = itertools.count()
+    with contextlib.suppress(FileNotFoundError):
+        while entries := list(os.scandir(folder)):
+            for entry in entries:
+                if not entry.is_dir(follow_symlinks=False):
+                    os.unlink(entry.path)
+                    continue
+                os.chmod(entry.path, 0o700)
+                for inner in os.listdir(entry.path):
+                    os.rename(os.path.join(entry.path, inner), os.path.join(folder, f"coevo-{next(numbers)}"))
+                os.rmdir(entry.path)
+        os.rmdir(folder)

@@ -143,6 +143,16 @@ class Evaluator:
             tuple(race.values) if race and status != "ok" else (),
         )
 
+    def value(self, solutions: Sequence[object]) -> Evaluation:
+        """Check and value solutions that no candidate has made, one for each instance, as they come out of JSON.
+
+        Raises:
+            AuthorError: the problem's own code takes too long, or ends its process.
+        """
+        with self.author.session() as session:
+            status, values, message = self._value(list(solutions), (), session)
+        return Evaluation(status, mean(values) if status == "ok" else None, tuple(values), message, "", 0.0, 0.0)
+
     def _value(self, claim: object, known: Sequence[float], session: Session) -> tuple[str, list[float], str]:
         """Check a claim and value it; `known` are the values of its first solutions."""
         if not isinstance(claim, list):

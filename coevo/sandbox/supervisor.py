@@ -1,7 +1,6 @@
-"""The zygote's loop: forks a process per candidate, watches what they use, kills, reaps and reports.
+"""The zygote's loop: starts two processes per candidate, watches what they use, kills, reaps and reports.
 
-It has one thread and never waits for a candidate. It passes a candidate's answer on as bytes: only the run
-reads it, and distrusts it.
+It has one thread and never waits for a candidate. It passes answers on as bytes: only the run reads them.
 """
 
 from __future__ import annotations
@@ -10,20 +9,20 @@ import contextlib
 import os
 import resource
 import select
-import shutil
 import signal
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from coevo.sandbox import processes, wire, worker
-from coevo.sandbox.candidate import READY, Candidate, Launcher, Surroundings
+from coevo.sandbox.candidate import READY, Launcher, Surroundings
 from coevo.sandbox.limits import MEGABYTE, Limits
+from coevo.sandbox.nursery import Nursery
 from coevo.sandbox.problem import Problem
+from coevo.sandbox.running import TAIL_BYTES, Pipes, Running
 
 TICK_SECONDS = 0.05
-TAIL_BYTES = 4096
 _SWEEP_SECONDS = 5.0
 
 
@@ -42,6 +41,7 @@ class Supervisor:
         entry: str,
         limits: Limits,
         around: Surroundings,
+        nursery: Nursery,
     ) -> None:
         self._channel = channel
         self._problem = problem
@@ -49,22 +49,28 @@ class Supervisor:
         self._entry = entry
         self._limits = limits
         self._around = around
+        self._nursery = nursery
         self._launcher = Launcher(around, limits, channel)
-        self._running: dict[int, Candidate] = {}
-        self._pipes: dict[int, Candidate] = {}
-        self._ended: dict[int, tuple[int, resource.struct_rusage]] = {}
+        self._running: dict[int, Running] = {}
+        self._pipes: dict[int, Running] = {}
+        self._solved: dict[int, tuple[int, resource.struct_rusage]] = {}
         self._poll = select.poll()
         self._measured = 0.0
 
     def serve(self) -> None:
-        """Serve until the run closes the channel; no process is left then."""
+        """Serve until the run closes the channel or the nursery ends; no process is left then."""
+        with contextlib.suppress(EOFError):
+            self._serve()
+        self._stop()
+
+    def _serve(self) -> None:
         wakeup, wake = os.pipe()
         for fd in (wakeup, wake):
             os.set_blocking(fd, False)
         signal.signal(signal.SIGCHLD, _wake)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        channel = self._channel.fileno()
-        for fd in (channel, wakeup):
+        channel, nursery = self._channel.fileno(), self._nursery.channel.fileno()
+        for fd in (channel, nursery, wakeup):
             self._poll.register(fd, select.POLLIN)
         while True:
             for fd, _ in self._poll.poll(TICK_SECONDS * 1000 if self._running else None):
@@ -73,12 +79,15 @@ class Supervisor:
                 elif fd in self._pipes:
                     self._drain(self._pipes[fd], fd)
                 elif fd == channel and not self._accept():
-                    self._stop()
                     return
             self._measure()
             self._reap()
-            for pid in [pid for pid in self._running if pid in self._ended]:
-                self._finish(self._running[pid])
+            for candidate in list(self._running.values()):
+                if candidate.solver in self._solved:
+                    if candidate.played is None:
+                        candidate.end_player()
+                    else:
+                        self._finish(candidate)
 
     def _accept(self) -> bool:
         message = wire.receive(self._channel)
@@ -89,28 +98,63 @@ class Supervisor:
         if "stop" in header:
             for candidate in self._running.values():
                 if candidate.number == number:
-                    self._kill(candidate, "stopped")
+                    candidate.kill("stopped")
             return True
-        stages = cast("list[int]", header.get("stages", []))
-        used = {candidate.slot for candidate in self._running.values()}
-        slot = next(slot for slot in range(len(used) + 1) if slot not in used)
-
-        def work(result: int) -> None:
-            worker.run(source, self._entry, self._problem, self._instances, result, stages)
-
         try:
-            candidate = self._launcher.launch(number, slot, work)
+            stages = cast("list[int]", header.get("stages", []))
+            candidate = (
+                self._start_plain(number, source, stages) if header["plain"] else self._start(number, source, stages)
+            )
         except OSError as error:
             self._reply({"id": number, "broken": f"no process for a candidate: {error}"})
             return True
-        candidate.stages = len(stages)
-        self._running[candidate.pid] = candidate
-        for pipe in (candidate.result_pipe, candidate.output_pipe):
+        self._running[candidate.solver] = candidate
+        for pipe in candidate.pipes:
             self._pipes[pipe] = candidate
             self._poll.register(pipe, select.POLLIN)
         return True
 
-    def _drain(self, candidate: Candidate, pipe: int) -> bool:
+    def _slot(self) -> int:
+        used = {candidate.slot for candidate in self._running.values()}
+        return next(slot for slot in range(len(used) + 1) if slot not in used)
+
+    def _start(self, number: int, source: bytes, stages: list[int]) -> Running:
+        """Start the candidate's process and that of `solve`, which calls it."""
+        most = self._limits.memory_mb * MEGABYTE
+        with Pipes("ready", "output", "result", "calls", "answers") as pipes:
+            slot, ends = self._slot(), pipes.theirs
+            player, folder = self._nursery.launch(
+                slot, [ends["ready"], ends["output"], pipes.ours["calls"], ends["answers"]]
+            )
+            channels = [ends["result"], ends["calls"], pipes.ours["answers"]]
+            try:
+                solver, _ = self._launcher.launch(
+                    slot + self._around.slots, ends["ready"], ends["output"], channels,
+                    self._work(source, most, stages), enclosed=False,
+                )  # fmt: skip
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.kill(player, signal.SIGKILL)
+                raise
+            result, output, ready = pipes.keep("result", "output", "ready")
+        return Running(number, slot, player, solver, result, output, ready, folder, stages=len(stages))
+
+    def _start_plain(self, number: int, source: bytes, stages: list[int]) -> Running:
+        """Start a process of `solve` in which the candidate is, too."""
+        with Pipes("ready", "output", "result") as pipes:
+            slot, ends = self._slot(), pipes.theirs
+            solver, folder = self._launcher.launch(
+                slot, ends["ready"], ends["output"], [ends["result"]], self._work(source, None, stages)
+            )
+            result, output, ready = pipes.keep("result", "output", "ready")
+        return Running(
+            number, slot, None, solver, result, output, ready, folder, stages=len(stages), played=(0, 0.0)
+        )  # fmt: skip
+
+    def _work(self, source: bytes, most: int | None, stages: list[int]) -> Callable[[], None]:
+        return lambda: worker.run(source, self._entry, self._problem, self._instances, most, stages)
+
+    def _drain(self, candidate: Running, pipe: int) -> bool:
         """Read once from a pipe; False when there is nothing more."""
         try:
             data = os.read(pipe, 1 << 16)
@@ -126,17 +170,17 @@ class Supervisor:
             self._pass_on(candidate, data)
             # Cutting an answer into lines makes it longer by a byte each.
             if len(candidate.result) > bound + candidate.lines:
-                self._kill(candidate, "result")
+                candidate.kill("result")
                 return False
         else:
             candidate.printed += len(data)
             candidate.tail = (candidate.tail + data)[-TAIL_BYTES:]
             if candidate.printed > bound:
-                self._kill(candidate, "output")
+                candidate.kill("output")
                 return False
         return True
 
-    def _pass_on(self, candidate: Candidate, data: bytes) -> None:
+    def _pass_on(self, candidate: Running, data: bytes) -> None:
         """Pass on the stages that are whole now. More lines than stages are forged: they go with the answer."""
         lines = min(data.count(b"\n"), candidate.stages - candidate.lines)
         if lines:
@@ -153,62 +197,56 @@ class Supervisor:
             return
         self._measured = now
         table = processes.table(self._around.proc)
-        for pid, candidate in self._running.items():
-            members = [table[member] for member in processes.tree(pid, table) if member in table]
-            shared = self._around.resident_bytes
-            memory = sum(max(0, member.resident_bytes - shared) for member in members)
-            cpu = max(processes.cpu_seconds_of(pid), sum(member.cpu_seconds for member in members))
-            candidate.cpu_seconds = max(candidate.cpu_seconds, cpu)
-            if candidate.cpu_seconds > self._limits.cpu_seconds:
-                self._kill(candidate, "cpu")
-            elif now - candidate.started > self._limits.wall:
-                self._kill(candidate, "wall")
-            elif memory > self._limits.memory_mb * MEGABYTE:
-                self._kill(candidate, "memory")
-
-    def _kill(self, candidate: Candidate, reason: str) -> None:
-        if candidate.reason is None:
-            candidate.reason = reason
-        with contextlib.suppress(OSError):
-            os.kill(candidate.pid, signal.SIGKILL)
+        for candidate in self._running.values():
+            shared = {candidate.solver: self._around.resident_bytes}
+            if candidate.player is not None:
+                shared[candidate.player] = self._nursery.resident_bytes
+            if reason := candidate.measure(table, shared, self._limits):
+                candidate.kill(reason)
 
     def _reap(self) -> None:
+        for end in self._nursery.ends():
+            for candidate in self._running.values():
+                if candidate.player == end["ended"]:
+                    candidate.played = end["code"], end["cpu_seconds"]
+                    # Its children may hold its pipes open, for which `solve` waits.
+                    self._end_tree(candidate)
         with contextlib.suppress(ChildProcessError):
             while True:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
                 if pid == 0:
                     return
-                # Anything else is an orphan of a candidate.
+                # Anything else is an orphan of the author's code.
                 if pid in self._running:
-                    self._ended[pid] = status, usage
+                    self._solved[pid] = status, usage
 
-    def _end_tree(self, candidate: Candidate) -> None:
-        """Let no descendant outlive `candidate`; in a process namespace the kernel has seen to it."""
-        if self._around.isolation["processes"]:
+    def _end_tree(self, candidate: Running) -> None:
+        """Let no descendant outlive a candidate; in a process namespace the kernel has seen to it."""
+        if self._around.isolation["processes"] or candidate.player is None:
             return
         with contextlib.suppress(OSError):
-            os.killpg(candidate.pid, signal.SIGKILL)
+            os.killpg(candidate.player, signal.SIGKILL)
         proc = self._around.proc
         stop = time.monotonic() + _SWEEP_SECONDS
         while time.monotonic() < stop:
             if self._around.isolation["user"]:
                 user = self._around.user(candidate.slot)
                 processes.kill_user(user)
-                self._reap()
                 left = processes.any_of_user(proc, user)
             else:
                 # Without a user per candidate only one runs at a time: all descendants are its own.
-                left = processes.kill_all(processes.tree(os.getpid(), processes.table(proc))[1:])
-                self._reap()
+                left = processes.kill_all(processes.tree(self._nursery.pid, processes.table(proc))[1:])
             if not left:
                 return
             time.sleep(0.001)
 
-    def _finish(self, candidate: Candidate) -> None:
-        """Clear up after `candidate`, whose first process has ended, and report it."""
-        status, usage = self._ended[candidate.pid]
-        self._end_tree(candidate)
-        for pipe in (candidate.result_pipe, candidate.output_pipe):
+    def _finish(self, candidate: Running) -> None:
+        """Clear up after `candidate`, whose processes have ended, and report it."""
+        status, usage = self._solved.pop(candidate.solver)
+        assert candidate.played is not None
+        with contextlib.suppress(OSError):
+            os.killpg(candidate.solver, signal.SIGKILL)
+        for pipe in candidate.pipes:
             while pipe in self._pipes and self._drain(candidate, pipe):
                 pass
             if self._pipes.pop(pipe, None) is not None:
@@ -219,17 +257,25 @@ class Supervisor:
         except BlockingIOError:
             ready = b""
         os.close(candidate.ready_pipe)
-        if candidate.folder is not None:
-            shutil.rmtree(candidate.folder, ignore_errors=True)
-        del self._running[candidate.pid], self._ended[candidate.pid]
+        self._clear(candidate)
+        del self._running[candidate.solver]
+        code, played = candidate.played
+        solved = os.waitstatus_to_exitcode(status)
         header: dict[str, object] = {"id": candidate.number, "reason": candidate.reason}
-        if ready != READY and candidate.reason is None:
-            header["broken"] = ready.decode(errors="replace") or "a candidate's process ended before it began"
-        header["code"] = os.waitstatus_to_exitcode(status)
-        header["cpu_seconds"] = max(candidate.cpu_seconds, usage.ru_utime + usage.ru_stime)
+        confined = READY * (1 if candidate.player is None else 2)
+        if ready != confined and candidate.reason is None:
+            said = ready.replace(READY, b"").decode(errors="replace")
+            header["broken"] = said or "a candidate's process ended before it began"
+        header["code"] = code if solved == worker.LEFT else solved
+        header["cpu_seconds"] = max(candidate.cpu_seconds, played + usage.ru_utime + usage.ru_stime)
         header["wall_seconds"] = time.monotonic() - candidate.started
         header["result"] = len(candidate.result)
         self._reply(header, bytes(candidate.result + candidate.tail))
+
+    def _clear(self, candidate: Running) -> None:
+        if candidate.folder is not None:
+            with contextlib.suppress(OSError):
+                processes.remove(candidate.folder)
 
     def _reply(self, header: dict[str, object], payload: bytes = b"") -> None:
         # The run may be gone; the next read of the channel says so.
@@ -237,8 +283,7 @@ class Supervisor:
             wire.send(self._channel, header, payload)
 
     def _stop(self) -> None:
-        for candidate in list(self._running.values()):
-            self._kill(candidate, "closed")
+        for candidate in self._running.values():
+            candidate.kill("closed")
             self._end_tree(candidate)
-            if candidate.folder is not None:
-                shutil.rmtree(candidate.folder, ignore_errors=True)
+            self._clear(candidate)

@@ -1,27 +1,32 @@
-"""What runs inside a candidate's process: the model's source, then the problem's `solve` on each instance.
+"""What runs the problem's `solve` on each instance, with a candidate's function that is in another process.
 
-Nothing here can be trusted, because the candidate shares the interpreter. What it writes is a claim: the
-solution is checked and its objective computed by the run (`coevo.sandbox.scoring`).
+The problem's author wrote what runs here; the candidate only gives the numbers. What is written is a claim all the
+same: solutions are checked and the objective is computed by the run (`coevo.sandbox.scoring`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import linecache
 import os
 import random
 import sys
-import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
 import numpy as np
 
+from coevo.sandbox import vetting
+from coevo.sandbox.calls import GoneError
+from coevo.sandbox.claims import UNSENDABLE
+from coevo.sandbox.functions import Local, Module, Remote, UnsendableError, function
+from coevo.sandbox.player import message_of, status_of
 from coevo.sandbox.problem import Problem
 
-FILE = "<candidate>"
-_MESSAGE_CHARACTERS = 400
+RESULT_FD, CALLS_FD, ANSWERS_FD = 3, 4, 5
+LEFT = 77
+"""The exit code where the candidate's process ended in the midst of it."""
+
 _KEYS = "keys of a dictionary are text there, and one is of type"
 
 
@@ -30,30 +35,35 @@ def run(
     entry: str,
     problem: Problem,
     instances: Sequence[object],
-    result: int,
+    most: int | None,
     stages: Sequence[int] = (),
 ) -> None:
-    """Judge `source` and write one JSON object to the descriptor `result`. Never returns.
+    """Have `source` judged and write one JSON object to `RESULT_FD`. Never returns.
 
     After as many instances as `stages` says, a line with the solutions since the last one goes ahead of it. Nobody
     answers: who has seen enough ends the process.
+
+    Args:
+        source: of the candidate.
+        entry: the function that `solve` is given.
+        problem: whose `solve` runs.
+        instances: that are solved.
+        most: bytes of one answer of the candidate's process; None where the source is plain and there is no process.
+        stages: see above.
     """
-    first = os.getpid()
 
     def write(text: str) -> None:
-        if os.getpid() != first:
-            # A child that the candidate forked came back here: there is one answer.
-            os._exit(1)
         data = memoryview(text.encode())
         while data:
-            data = data[os.write(result, data) :]
+            data = data[os.write(RESULT_FD, data) :]
 
-    write(_answer(source, entry, problem, instances, write, frozenset(stages)))
-    for stream in (sys.stdout, sys.stderr):
-        # The candidate may have put anything in their place.
-        with contextlib.suppress(BaseException):
-            stream.flush()
-    os._exit(0)
+    with contextlib.suppress(GoneError):
+        write(_answer(source, entry, problem, instances, most, write, frozenset(stages)))
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(0)
+    os._exit(LEFT)
 
 
 def _answer(
@@ -61,43 +71,45 @@ def _answer(
     entry: str,
     problem: Problem,
     instances: Sequence[object],
+    most: int | None,
     write: Callable[[str], None],
     stages: frozenset[int],
 ) -> str:
+    module = _load(source) if most is None else Remote(CALLS_FD, ANSWERS_FD, source, most)
+    if module.failed is not None:
+        return _failure(module.failed[0], module.failed[1])
+    called = function(module, entry)
+    if called is None:
+        return _failure("no_entry", f"the module defines no function {entry!r}")
+    # As for the candidate: equal sources shall give equal solutions.
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002 - what an author calls without thinking
+    solutions: list[str] = []
     try:
-        text = source.decode()
-        code = compile(text, FILE, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
-        return _failure("syntax", _message(error))
-    linecache.cache[FILE] = (len(text), None, text.splitlines(keepends=True), FILE)
-    try:
-        function = _load(code, entry)
-        if function is None:
-            return _failure("no_entry", f"the module defines no function {entry!r}")
-        solutions: list[str] = []
         for done, instance in enumerate(instances, 1):
-            text, fault = _encode(problem.solve(function, instance))
+            text, fault = _encode(problem.solve(called, instance))
             if fault:
                 return fault
             solutions.append(text)
             if done in stages:
                 write(f"[{', '.join(solutions)}]\n")
                 solutions.clear()
-        return f'{{"status": "ok", "value": [{", ".join(solutions)}]}}'
-    except BaseException as error:  # noqa: BLE001 - a candidate may raise SystemExit and worse
-        return _failure(_status(error), _message(error))
+    except GoneError:
+        raise
+    except UnsendableError as error:
+        return _failure(UNSENDABLE, f"`solve` calls {entry!r} with {error}")
+    except BaseException as error:  # noqa: BLE001 - whatever `solve` makes of the candidate's numbers
+        if module.failed is not None and module.failed[2] is error:
+            return _failure(module.failed[0], module.failed[1])
+        return _failure(status_of(error), message_of(error))
+    return f'{{"status": "ok", "value": [{", ".join(solutions)}]}}'
 
 
-def _load(code: types.CodeType, entry: str) -> Callable[..., object] | None:
-    # Equal sources shall give equal answers, so code that draws numbers starts from the same state.
-    random.seed(0)
-    np.random.seed(0)  # noqa: NPY002 - what a candidate calls without thinking
-    module = types.ModuleType("candidate")
-    module.__file__ = FILE
-    sys.modules["candidate"] = module
-    exec(code, module.__dict__)
-    function = module.__dict__.get(entry)
-    return function if callable(function) else None
+def _load(source: bytes) -> Module:
+    tree = vetting.plain(source)
+    if tree is None:
+        raise RuntimeError("the source is not plain")
+    return Local(tree)
 
 
 def _failure(status: str, message: str) -> str:
@@ -118,8 +130,8 @@ def _encode(solution: object) -> tuple[str, str]:
         if said.startswith("keys must be"):  # json's own complaint, about a tuple and the like
             said = f"{_KEYS} {said.rpartition(' ')[2]}; return a list of [key, value] pairs"
         return "", _failure("invalid_solution", f"the solution does not fit in JSON: {said}")
-    except BaseException as error:  # noqa: BLE001 - `tolist` may be the candidate's
-        return "", _failure(_status(error), _message(error))
+    except BaseException as error:  # noqa: BLE001 - `tolist` may be of any class
+        return "", _failure(status_of(error), message_of(error))
 
 
 def _plain(value: object) -> object:
@@ -145,31 +157,3 @@ def _check_keys(value: object) -> None:
         return
     for each in inner:
         _check_keys(each)
-
-
-def _status(error: BaseException) -> str:
-    if isinstance(error, MemoryError):
-        return "out_of_memory"
-    if isinstance(error, ImportError):
-        return "import"
-    # numpy's errstate and evaluators raise it where a number stops being one.
-    if isinstance(error, FloatingPointError):
-        return "non_finite"
-    return "exception"
-
-
-def _message(error: BaseException) -> str:
-    """One line: the type, the message and the candidate's line that was running."""
-    try:
-        text = " ".join(str(error).split())
-    except Exception as second:  # noqa: BLE001 - the class is the candidate's
-        text = f"its message raised {type(second).__name__}"
-    line = error.lineno if isinstance(error, SyntaxError) else None
-    trace = error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == FILE:
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    # SyntaxError says its line itself.
-    where = "" if line is None or isinstance(error, SyntaxError) else f" (line {line})"
-    return f"{type(error).__name__}: {text[:_MESSAGE_CHARACTERS]}{where}"

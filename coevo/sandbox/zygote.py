@@ -1,8 +1,9 @@
-"""`python -m coevo.sandbox.zygote FD PARENT`: the process that candidates are forked from.
+"""`python -m coevo.sandbox.zygote FD PARENT`: the processes that a candidate and its `solve` are forked from.
 
 A guardian forks the zygote and does nothing but watch: when the run dies, however it dies, the guardian kills
-the zygote, and with the zygote everything in its process namespace. Both are fresh interpreters without
-threads; the zygote has numpy, the problem and its instances in memory before the first candidate comes.
+the zygote, and with the zygote everything in its process namespace. All are fresh interpreters without threads. The
+zygote forks a nursery, which has numpy in memory and nothing else: candidates are forked from that. Then it loads the
+problem and its instances: processes that run `solve` are forked from the zygote.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import signal
 import socket
 import sys
 import traceback
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,9 +26,10 @@ import numpy as np
 
 from coevo.errors import CoevoError, UserError
 from coevo.sandbox import linux, namespaces, processes, wire
-from coevo.sandbox.candidate import CONFINEMENT, Surroundings, permitted
+from coevo.sandbox.candidate import CONFINEMENT, NAMESPACES, Launcher, Surroundings, permitted
 from coevo.sandbox.guardian import guard
 from coevo.sandbox.limits import Limits, become
+from coevo.sandbox.nursery import Nursery, serve
 from coevo.sandbox.problem import load_instances, load_problem
 from coevo.sandbox.supervisor import Supervisor
 
@@ -74,40 +77,75 @@ def main() -> None:
 def _serve(channel: socket.socket, settings: dict[str, Any], own: bool, users: int) -> None:
     mounts = own and namespaces.enter_mounts()
     proc = namespaces.open_processes(fresh=mounts) if mounts or not own else None
-    file = Path(settings["problem"])
+    slots, first_user = int(settings["workers"]), None
+    if os.geteuid() == 0:
+        # Any unused range will do; a random one keeps two runs from counting each other's processes.
+        first_user = users // 2 + random.SystemRandom().randrange(max(1, users // 2 - 2 * slots))
+    for name in _LIKED:
+        importlib.import_module(name)
+    limits, file = Limits(**settings["limits"]), Path(settings["problem"])
+    around = Surroundings({"processes": own}, proc, first_user, slots, 0, 0, settings["folder"])
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    zygote = os.getpid()
+    # Before anything is loaded that a candidate must not find in its memory.
+    pid = os.fork()
+    if not pid:
+        try:
+            channel.close()
+            ours.close()
+            around = _enclosed(around, limits, settings["namespaces"], mounts, file.resolve().parent)
+            # The frames of this function are in its memory.
+            settings.clear()
+            del file, channel, ours
+            if os.getppid() == zygote:
+                serve(theirs, around, Launcher(around, limits, theirs))
+        finally:
+            os._exit(1)
+    theirs.close()
+    nursery = Nursery(pid, ours)
     problem = load_problem(file)
     instances = load_instances(problem, file, settings["split"], settings["options"])
     _refuse_threads(proc)
-    limits = Limits(**settings["limits"])
+    gc.collect()
+    closed = mounts and namespaces.close_files([*filter(os.path.isabs, sys.path), str(file.resolve().parent)])
+    folder = closed and nursery.isolation["temporary_folder"]
+    around = replace(_measured(around), isolation={**nursery.isolation, "temporary_folder": folder})
+    gc.collect()
+    gc.freeze()
+    wire.send(channel, {"event": "ready", "isolation": nursery.isolation})
+    Supervisor(channel, problem, instances, settings["entry"], limits, around, nursery).serve()
+
+
+def _enclosed(around: Surroundings, limits: Limits, wanted: bool, mounts: bool, problem: Path) -> Surroundings:
+    """What the nursery can put in force; its own file systems are in force already."""
+    if sys.platform == "linux":
+        linux.die_with_parent(signal.SIGKILL)
+        linux.adopt_orphans()
+    proc, own = around.proc, around.isolation["processes"]
     isolation = {
         "processes": own,
         "measured_trees": proc is not None,
         "files": False,
-        "shared_memory": False,
+        "shared_memory": own and proc is not None and namespaces.close_ipc(proc),
         **dict.fromkeys(CONFINEMENT, False),
     }
-    for name in _LIKED:
-        importlib.import_module(name)
-    gc.collect()
-    mapped = processes.mapped_bytes(proc)
-    resident = processes.table(proc)[os.getpid()].resident_bytes if proc is not None else 0
-    isolation["shared_memory"] = own and proc is not None and namespaces.close_ipc(proc)
-    if mounts:
-        isolation["files"] = namespaces.close_files([str(file.resolve().parent)])
-    first_user = None
-    if os.geteuid() == 0:
-        # Any unused range will do; a random one keeps two runs from counting each other's processes.
-        first_user = users // 2 + random.SystemRandom().randrange(max(1, users // 2 - settings["workers"]))
-    around = Surroundings(isolation, proc, first_user, mapped, resident, settings["folder"])
+    if mounts and namespaces.enter_mounts():
+        isolation["files"] = namespaces.close_files(namespaces.packages(), [str(problem), *namespaces.own_packages()])
+    around = replace(_measured(around), isolation=isolation)
     for feature in CONFINEMENT:
-        wanted = settings["namespaces"] or feature == "user"
-        needed = {"temporary_folder": isolation["files"], "user": first_user is not None}.get(feature, True)
-        isolation[feature] = wanted and needed and permitted(feature, around, limits)
+        needed = {"temporary_folder": isolation["files"], "user": around.first_user is not None}.get(feature, True)
+        isolation[feature] = (wanted or feature not in NAMESPACES) and needed and permitted(feature, around, limits)
     isolation["packages"] = _packages_are_readable(around)
     gc.collect()
     gc.freeze()
-    wire.send(channel, {"event": "ready", "isolation": isolation})
-    Supervisor(channel, problem, instances, settings["entry"], limits, around).serve()
+    return around
+
+
+def _measured(around: Surroundings) -> Surroundings:
+    """With the memory that this process has now."""
+    proc = around.proc
+    resident = processes.table(proc)[os.getpid()].resident_bytes if proc is not None else 0
+    return replace(around, mapped_bytes=processes.mapped_bytes(proc), resident_bytes=resident)
 
 
 def _packages_are_readable(around: Surroundings) -> bool:

@@ -23,12 +23,12 @@ HOSTILE = {
     "a memory hog": ("x = bytearray(10**10)", "out_of_memory"),
     "a gigabyte of output": ("import os\nfor _ in range(1024): os.write(1, bytes(1 << 20))", "exception"),
     "a forged objective": (
-        'import os\nos.write(3, b\'{"status": "ok", "objective": 0.001, "value": 0.001}\\n\'); os._exit(0)',
+        'import os\nos.write(4, b\'{"status": "ok", "objective": 0.001, "value": 0.001}\\n\'); os._exit(0)',
         "invalid_solution",
     ),
     "a forged result that is not finite": (
-        'import os\nos.write(3, b\'{"status": "ok", "value": [NaN, 1e999]}\'); os._exit(0)',
-        "non_finite",
+        'import os\nos.write(4, b\'{"status": "ok", "value": [NaN, 1e999]}\'); os._exit(0)',
+        "invalid_solution",
     ),
     "no Python": ("def broken(:", "syntax"),
     "a missing module": ("import nothing_like_this", "import"),
@@ -75,7 +75,7 @@ MATRIX_HOSTILE = {
         "invalid_solution",
     ),
     "a forged objective": (
-        'import os\nos.write(3, b\'{"status": "ok", "objective": 0.001, "value": 0.001}\\n\'); os._exit(0)',
+        'import os\nos.write(4, b\'{"status": "ok", "objective": 0.001, "value": 0.001}\\n\'); os._exit(0)',
         "invalid_solution",
     ),
 }

@@ -37,10 +37,10 @@ HOSTILE = {
     "a patched evaluator": (
         "import sys\nfor name, module in list(sys.modules.items()):\n    if name.startswith('coevo_problem'):\n"
         "        module.solve = lambda f, i: i.words.tolist()\ndef priority(*_): return 0.0",
-        "invalid_solution",
+        "ok",
     ),
     "a forged objective": (
-        'import os\nos.write(3, b\'{"status": "ok", "objective": 3003, "value": 3003}\\n\'); os._exit(0)',
+        'import os\nos.write(4, b\'{"status": "ok", "objective": 3003, "value": 3003}\\n\'); os._exit(0)',
         "invalid_solution",
     ),
 }
@@ -167,7 +167,8 @@ def test_a_hostile_candidate_ends_as_written(name: str, evaluator: Evaluator, ha
     text, status = HOSTILE[name]
     found = (hasty if status == "timeout" else evaluator).evaluate(source(text))
 
-    assert (found.status, found.objective) == (status, None), found
+    equal = evaluator.evaluate(source("def priority(*_): return 0.0")).objective
+    assert (found.status, found.objective) == (status, equal if status == "ok" else None), found
     assert "\n" not in found.message
 
 

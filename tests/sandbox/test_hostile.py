@@ -78,14 +78,14 @@ HOSTILE = {
     "a patched evaluator": (
         "import sys\nfor name, module in list(sys.modules.items()):\n    if name.startswith('coevo_problem'):\n"
         "        module.objective = lambda *_: 0.001\n        module.solve = lambda *_: [0]",
-        "invalid_solution",
+        "ok",
     ),
     "changed instances": (
         "def select_next_node(c, d, u, m):\n    n = u[m[c, u].argmin()]\n    m[:, c] = 9.0\n    u[:] = 0\n    return n",
         "ok",
     ),
     "a forged objective": (
-        'import os\nos.write(3, b\'{"status": "ok", "objective": 0.001, "value": 0.001}\\n\'); os._exit(0)',
+        'import os\nos.write(4, b\'{"status": "ok", "objective": 0.001, "value": 0.001}\\n\'); os._exit(0)',
         "invalid_solution",
     ),
     "a forged result line on every descriptor": (
@@ -94,21 +94,21 @@ HOSTILE = {
         "invalid_solution",
     ),
     "a forged result without cities": (
-        "import os, json\nos.write(3, json.dumps({'status': 'ok', 'value': [[0]] * 64}).encode()); os._exit(0)",
+        "import os, json\nos.write(4, json.dumps({'status': 'ok', 'value': [[0]] * 64}).encode()); os._exit(0)",
         "invalid_solution",
     ),
     "a forged result with huge numbers": (
-        "import os\nos.write(3, b'{\"status\": \"ok\", \"value\": [' + b'9' * 5000 + b']}'); os._exit(0)",
-        "exception",
+        "import os\nos.write(4, b'{\"status\": \"ok\", \"value\": [' + b'9' * 5000 + b']}'); os._exit(0)",
+        "invalid_solution",
     ),
-    "a forged result nested deep": ("import os\nos.write(3, b'[' * 60000); os._exit(0)", "exception"),
+    "a forged result nested deep": ("import os\nos.write(4, b'[' * 60000); os._exit(0)", "invalid_solution"),
     "a forged result that is not finite": (
-        'import os\nos.write(3, b\'{"status": "ok", "value": [NaN, 1e999]}\'); os._exit(0)',
-        "non_finite",
+        'import os\nos.write(4, b\'{"status": "ok", "value": [NaN, 1e999]}\'); os._exit(0)',
+        "invalid_solution",
     ),
-    "a forged status": ('import os\nos.write(3, b\'{"status": "engine_error"}\'); os._exit(0)', "invalid_solution"),
-    "a pickle": ("import os, pickle\nos.write(3, pickle.dumps(print)); os._exit(0)", "exception"),
-    "an answer of ten megabytes": ("import os\nos.write(3, b' ' * (10 << 20)); os._exit(0)", "invalid_solution"),
+    "a forged status": ('import os\nos.write(4, b\'{"status": "engine_error"}\'); os._exit(0)', "invalid_solution"),
+    "a pickle": ("import os, pickle\nos.write(4, pickle.dumps(print)); os._exit(0)", "invalid_solution"),
+    "an answer of ten megabytes": ("import os\nos.write(4, b' ' * (10 << 20)); os._exit(0)", "invalid_solution"),
     "closed descriptors": ("import os; os.closerange(0, 64)", "exception"),
     "a kill of all that it sees": (
         "import os, signal\nfor pid in (os.getppid(), -1):\n    try:\n        if pid: os.kill(pid, 9)\n"
@@ -217,7 +217,7 @@ def test_the_environment_and_the_descriptors_of_the_run_are_not_inherited(
         "import os\nprint(dict(os.environ))\n"
         "for path in ('/proc/self/environ', f'/proc/{os.getppid()}/environ'):\n"
         "    try: print(open(path, 'rb').read())\n    except OSError: pass\n"
-        "for fd in range(4, 1000):\n    try: print('open', fd, os.fstat(fd))\n    except OSError: pass\n"
+        "for fd in range(5, 1000):\n    try: print('open', fd, os.fstat(fd))\n    except OSError: pass\n"
         "print('seen')\n"
     )
     with (

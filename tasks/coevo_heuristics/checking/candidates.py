@@ -1,13 +1,17 @@
 """The candidates that a check sends, made from the problem's own hole.
 
-Most are answers: they go through the parser and the template as a model's would. A forged one is a module that
-replaces `solve` where it runs, which a model's code can do as well; what it returns is then no work of `solve`.
+Most are answers: they go through the parser and the template as a model's would. A forged one is no work of `solve`:
+the seed's solutions are changed before they are valued, so that only `objective` stands against them.
 """
 
 from __future__ import annotations
 
 import ast
+import json
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, cast
 
 from coevo.sandbox import Limits
 from coevo_heuristics.checking.rows import State
@@ -21,9 +25,11 @@ ENDLESS_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What is sent, and the status that it should end with; `text` is an answer, or a module if `forged`.
+    """What is sent, and the status that it should end with.
 
     Attributes:
+        text: an answer; empty if solutions are forged.
+        forge: makes another solution of one of the seed's, given as JSON text.
         accepted: the state of a row where it was accepted and gained nothing over the seed.
         endless: it runs until it is stopped.
     """
@@ -31,7 +37,7 @@ class Candidate:
     name: str
     text: str
     expected: str
-    forged: bool = False
+    forge: Callable[[str], object] | None = None
     accepted: State = "failure"
     endless: bool = False
 
@@ -88,62 +94,48 @@ def _function(template: Template, body: str) -> str:
 
 
 # Solutions are changed as the JSON that they travel as, so that their type does not matter.
-_FORGERY = """
-
-import json as _json
-import re as _re
-import sys as _sys
-
-_NUMBER = r"-?\\b[0-9]+(?:\\.[0-9]+)?(?:[eE][-+]?[0-9]+)?\\b|\\btrue\\b|\\bfalse\\b"
+_NUMBER = re.compile(r"-?\b[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?\b|\btrue\b|\bfalse\b")
 
 
-def _forge(honest):
-    def solve(function, instance):
-        text = _json.dumps(honest(function, instance), default=lambda value: value.tolist())
-        {change}
-    return solve
+def _list(text: str) -> list[Any] | None:
+    solution: Any = json.loads(text)
+    return cast("list[Any]", solution) if isinstance(solution, list) else None
 
 
-for _name, _module in list(_sys.modules.items()):
-    if _name.startswith("coevo_problem_"):
-        _module.solve = _forge(_module.solve)
-"""
-_CHANGES: tuple[tuple[str, str, State], ...] = (
-    ("solution that is null", "return None", "failure"),
+def _emptied(text: str) -> object:
+    solution: Any = json.loads(text)
+    return [] if solution is None else type(solution)()
+
+
+def _halved(text: str) -> object:
+    solution = _list(text)
+    return json.loads(text) if solution is None else solution[: len(solution) // 2]
+
+
+def _counted(text: str) -> object:
+    solution = _list(text)
+    flat = solution and all(type(one) is int for one in solution)
+    return list(range(max(solution) + 1)) if solution and flat else json.loads(text)
+
+
+def _doubled(text: str) -> object:
+    solution = _list(text)
+    return [json.loads(text)] * 2 if solution is None else solution + solution
+
+
+_CHANGES: tuple[tuple[str, Callable[[str], object], State], ...] = (
+    ("solution that is null", lambda _: None, "failure"),
     # What is empty, cut or complete may be a solution, if a bad one; it should not pay.
-    (
-        "solution that is empty",
-        "solution = _json.loads(text)\n        return [] if solution is None else type(solution)()",
-        "ok",
-    ),
-    (
-        "solution without its second half",
-        "solution = _json.loads(text)\n"
-        "        return solution[: len(solution) // 2] if isinstance(solution, list) else solution",
-        "ok",
-    ),
-    (
-        "solution that is 0, 1, 2 and so on",
-        "solution = _json.loads(text)\n"
-        "        flat = isinstance(solution, list) and solution and all(type(one) is int for one in solution)\n"
-        "        return list(range(max(solution) + 1)) if flat else solution",
-        "ok",
-    ),
+    ("solution that is empty", _emptied, "ok"),
+    ("solution without its second half", _halved, "ok"),
+    ("solution that is 0, 1, 2 and so on", _counted, "ok"),
     # A number that is none should be refused, even where it does not pay.
-    (
-        "solution with everything twice",
-        "solution = _json.loads(text)\n"
-        "        return solution + solution if isinstance(solution, list) else [solution, solution]",
-        "warning",
-    ),
-    ("solution whose first number is -1", 'return _json.loads(_re.sub(_NUMBER, "-1", text, count=1))', "warning"),
-    ("solution whose numbers are 10**9", 'return _json.loads(_re.sub(_NUMBER, "1000000000", text))', "failure"),
+    ("solution with everything twice", _doubled, "warning"),
+    ("solution whose first number is -1", lambda text: json.loads(_NUMBER.sub("-1", text, count=1)), "warning"),
+    ("solution whose numbers are 10**9", lambda text: json.loads(_NUMBER.sub("1000000000", text)), "failure"),
 )
 
 
-def forgeries(template: Template) -> list[Candidate]:
-    """Modules whose solutions are infeasible, or at best no better than the seed's."""
-    return [
-        Candidate(name, template.source + _FORGERY.replace("{change}", change), "invalid_solution", True, accepted)
-        for name, change, accepted in _CHANGES
-    ]
+def forgeries() -> list[Candidate]:
+    """Solutions that are infeasible, or at best no better than the seed's."""
+    return [Candidate(name, "", "invalid_solution", change, accepted) for name, change, accepted in _CHANGES]

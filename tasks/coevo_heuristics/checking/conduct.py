@@ -98,7 +98,7 @@ class Check:
             yield Row("skipped", "other candidates", "they are made from the seed, which fails")
             return
         first = self.problem.hole() if self.problem.hole() in objectives else next(iter(objectives))
-        yield from trials.hostile(templates[first], forgeries(templates[first]), objectives[first])
+        yield from trials.hostile(templates[first], forgeries(), objectives[first])
         after = trials.evaluator.evaluate(templates[first].source)
         if after.objective != objectives[first]:
             said = after.message or f"objective {after.objective} instead of {objectives[first]}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from typing import cast
 
 from coevo.errors import UserError
 from coevo.sandbox import Evaluation, Evaluator
@@ -126,8 +128,9 @@ class Trials:
             return list(pool.map(partial(self._send, template, seed), candidates))
 
     def _send(self, template: Template, seed: float, candidate: Candidate) -> Row:
-        if candidate.forged:
-            found = self.evaluator.evaluate(candidate.text)
+        if candidate.forge is not None:
+            solutions = self.evaluator.sandbox.run(template.source).value
+            found = self.evaluator.value([candidate.forge(json.dumps(one)) for one in cast("list[object]", solutions)])
         else:
             answer, found = self.answer(template, candidate.text)
             if found is None:

@@ -1,0 +1,217 @@
+"""The pipes between a problem's `solve` and the candidate's function, which are in two processes; and arguments.
+
+Arguments go to the candidate as `marshal` data, which only the candidate has to believe. How answers come back is in
+`coevo.sandbox.answers`.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+
+_LENGTH = struct.Struct("<Q")
+_CHUNK = 1 << 16
+_DEEPEST = 100
+_PLAIN = frozenset({int, float, str, bool, type(None), complex, bytes})
+_KINDS = "biufcmM"
+
+NEW, SAME, CHANGED, SCALAR, FLAT, LIST, TUPLE, DICT, SET = range(9)
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+
+
+class GoneError(Exception):
+    """The other side has closed its end."""
+
+
+def send(fd: int, *parts: bytes | bytearray) -> None:
+    """Write one message.
+
+    Raises:
+        GoneError: nobody reads any more.
+    """
+    data = memoryview(b"".join((_LENGTH.pack(sum(map(len, parts))), *parts)))
+    try:
+        while data:
+            data = data[os.write(fd, data) :]
+    except BrokenPipeError:
+        raise GoneError from None
+
+
+def receive(fd: int, most: int) -> bytes:
+    """Read one message of at most `most` bytes.
+
+    Raises:
+        GoneError: the other side has closed before it was whole.
+        ValueError: it is longer, or more than one came.
+    """
+    data = os.read(fd, _CHUNK)
+    while len(data) < _LENGTH.size:
+        data += _more(fd, _CHUNK)
+    (size,) = _LENGTH.unpack_from(data)
+    if size > most:
+        raise ValueError(f"more than {most} bytes at once")
+    if len(data) < size + _LENGTH.size:
+        whole = bytearray(data)
+        while (missing := size + _LENGTH.size - len(whole)) > 0:
+            whole += _more(fd, min(missing, 1 << 20))
+        data = bytes(whole)
+    if len(data) > size + _LENGTH.size:
+        raise ValueError("more than one answer to a call")
+    return data[_LENGTH.size :]
+
+
+def _more(fd: int, size: int) -> bytes:
+    data = os.read(fd, size)
+    if not data:
+        raise GoneError
+    return data
+
+
+class Arguments:
+    """The arguments of calls on their way to the candidate.
+
+    An array that is given again, as the same object, is the same object there: it is sent once, and again only where it
+    has changed.
+    """
+
+    def __init__(self) -> None:
+        self._sent: dict[object, tuple[Array, bytes]] = {}
+
+    def pack(self, name: str, arguments: Sequence[object], named: Mapping[str, object]) -> bytes:
+        """A call of the function `name` as bytes.
+
+        Raises:
+            TypeError: an argument is nothing that can be sent; says what can.
+        """
+        call: list[object] = [name, [self._pack(place, value) for place, value in enumerate(arguments)]]
+        if named:
+            call.append({key: self._pack(key, value) for key, value in named.items()})
+        return marshal.dumps(call)
+
+    def _pack(self, slot: object, value: object) -> object:
+        kind = type(value)
+        if kind in _PLAIN:
+            return value
+        if kind is np.ndarray:
+            array = cast(Array, value)
+            known, data = self._sent.get(slot, (None, b"")), _data(array)
+            if known[0] is array:
+                if known[1] == data:
+                    return (SAME, slot)
+                self._sent[slot] = array, data
+                return (CHANGED, slot, data)
+            self._sent[slot] = array, data
+            return (NEW, slot, array.dtype.str, array.shape, data)
+        return _pack_other(value, 0)
+
+
+def _data(array: Array) -> bytes:
+    if array.dtype.kind not in _KINDS:
+        raise TypeError(f"an array of type {array.dtype}")
+    return array.tobytes()
+
+
+def _pack_other(value: object, depth: int) -> object:
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if depth > _DEEPEST:
+        raise TypeError(f"a value nested more than {_DEEPEST} deep")
+    if isinstance(value, np.generic):
+        scalar: Array = np.asarray(cast(Any, value))
+        return (SCALAR, scalar.dtype.str, _data(scalar))
+    if isinstance(value, np.ndarray):
+        array = cast(Array, value)
+        return (NEW, None, array.dtype.str, array.shape, _data(array))
+    if kind in (list, tuple):
+        items = cast("Sequence[object]", value)
+        if _PLAIN.issuperset(map(type, items)):
+            return (FLAT, value)
+        return (LIST if kind is list else TUPLE, [_pack_other(item, depth + 1) for item in items])
+    if kind is dict:
+        pairs = cast("dict[object, object]", value).items()
+        return (DICT, [(_pack_other(key, depth + 1), _pack_other(item, depth + 1)) for key, item in pairs])
+    if kind in (set, frozenset):
+        return (SET, kind is frozenset, [_pack_other(item, depth + 1) for item in cast("Iterable[object]", value)])
+    raise TypeError(f"a {kind.__module__}.{kind.__qualname__}")
+
+
+class Copies:
+    """Arguments as they would arrive, without the way."""
+
+    def __init__(self) -> None:
+        self._sent: dict[object, tuple[Array, bytes, Array]] = {}
+        self._received = Received()
+
+    def take(self, slot: object, value: object) -> Any:
+        """A copy of an argument, the same one where the same unchanged array is given again.
+
+        Raises:
+            TypeError: it is nothing that can be sent; says what it is.
+        """
+        kind = type(value)
+        if kind in _PLAIN:
+            return value
+        if kind is not np.ndarray:
+            return cast(Any, value) if isinstance(value, np.generic) else self._received.value(_pack_other(value, 0))
+        array = cast(Array, value)
+        data, known = _data(array), self._sent.get(slot)
+        if known is None or known[0] is not array:
+            copy = array.copy()
+        elif known[1] == data:
+            return known[2]
+        else:
+            copy = known[2]
+            copy[...] = array
+        self._sent[slot] = array, data, copy
+        return copy
+
+
+class Received:
+    """The candidate's side of `Arguments`."""
+
+    def __init__(self) -> None:
+        self._slots: dict[object, Array] = {}
+
+    def unpack(self, call: bytes) -> tuple[str, list[object], dict[str, object]]:
+        """Name, arguments and named arguments of a call."""
+        name, arguments, *named = marshal.loads(call)
+        return (
+            name,
+            [value if type(value) in _PLAIN else self.value(value) for value in arguments],
+            {key: self.value(value) for key, value in named[0].items()} if named else {},
+        )
+
+    def value(self, packed: Any) -> Any:
+        """What was packed."""
+        if type(packed) is not tuple:
+            return packed
+        kind, first, *rest = cast("tuple[Any, ...]", packed)
+        if kind == SAME:
+            return self._slots[first]
+        if kind == NEW:
+            dtype, shape, data = rest
+            array: Array = np.ndarray(shape, dtype, bytearray(data))
+            if first is not None:
+                self._slots[first] = array
+            return array
+        if kind == CHANGED:
+            array = self._slots[first]
+            array[...] = np.frombuffer(rest[0], array.dtype).reshape(array.shape)
+            return array
+        if kind == SCALAR:
+            return np.frombuffer(rest[0], first)[0]
+        if kind == FLAT:
+            return first
+        if kind == DICT:
+            return {self.value(key): self.value(item) for key, item in first}
+        if kind == SET:
+            return (frozenset if first else set)(map(self.value, rest[0]))
+        items = [self.value(item) for item in first]
+        return items if kind == LIST else tuple(items)

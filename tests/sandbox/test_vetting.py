@@ -1,0 +1,198 @@
+"""Plain sources may share a process with `solve`: nothing in them can reach it, and their outcome is the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coevo.sandbox import Sandbox, vetting
+from coevo.sandbox.vetting import namespace, plain
+from tests.sandbox_limits import AMPLE
+
+PROBLEMS = Path(__file__).parents[2] / "tasks/coevo_heuristics/problems"
+TEMPLATES = sorted(PROBLEMS.glob("*/template*.py"))
+
+REACHING = {
+    "a frame": "import sys\ndef f(n): return sys._getframe(1).f_locals",
+    "a frame by a traceback": "def f(n):\n    try: 1 / 0\n    except Exception as e: return e.__traceback__.tb_frame.f_back",  # noqa: E501
+    "a frame by a traceback's name": "def f(n):\n    try: 1 / 0\n    except Exception as e: return e.tb_frame",
+    "a frame of a generator": "def f(n):\n    g = (x for x in [1])\n    return g.gi_frame.f_back",
+    "a generator": "def f(n):\n    yield 1",
+    "a coroutine": "async def f(n): return 1",
+    "globals": "def f(n): return globals()",
+    "the globals of a function": "def f(n): return f.__globals__",
+    "the builtins": "def f(n): return __builtins__",
+    "an import by name": "def f(n): return __import__('os')",
+    "a module": "import os\ndef f(n): return 1",
+    "a module of a package": "import numpy.lib\ndef f(n): return 1",
+    "everything of a module": "from numpy import *\ndef f(n): return 1",
+    "a module beside": "from . import evaluate\ndef f(n): return 1",
+    "ctypes by numpy": "import numpy as np\ndef f(n): return np.ctypeslib",
+    "memory by an address": "import numpy as np\ndef f(n): return np.zeros(1).ctypes.data",
+    "memory by strides": "import numpy as np\ndef f(n): return np.lib.stride_tricks.as_strided(np.zeros(1), (9999,))",
+    "memory by an array interface": "import numpy as np\ndef f(n): return np.asarray(n).__array_interface__",
+    "memory that others freed": "import numpy as np\ndef f(n): return np.empty(1000)",
+    "memory that others freed, where nothing is computed": "import numpy as np\ndef f(n): return np.sqrt(np.zeros(99), where=False)",  # noqa: E501
+    "the same by stars": "import numpy as np\ndef f(n): return np.sqrt(np.zeros(99), **{'where': False})",
+    "memory that others freed, as an array": "import numpy as np\ndef f(n): return np.ndarray((1000,))",
+    "the base of an array": "import numpy as np\ndef f(n): return n.base",
+    "a view of other type": "import numpy as np\ndef f(n): return np.zeros(9).view('O')",
+    "an attribute by text": "def f(n): return getattr(f, '__globals__')",
+    "an attribute by a format": "def f(n): return '{0.__globals__}'.format(f)",
+    "an attribute by a format map": "def f(n): return '{f.__globals__}'.format_map({'f': f})",
+    "an attribute by a pattern": "def f(n):\n    match f:\n        case object(__globals__=g): return g",
+    "an attribute by a pattern with a plain name": "def f(n):\n    match n:\n        case object(real=g): return g",
+    "a class": "class A: pass\ndef f(n): return 1",
+    "a class by type": "def f(n): return type('A', (), {})",
+    "the subclasses of object": "def f(n): return ().__class__.__base__.__subclasses__()",
+    "a decorator": "@print\ndef f(n): return 1",
+    "an attribute of numpy changed": "import numpy as np\nnp.argmin = None\ndef f(n): return 1",
+    "an attribute of numpy deleted": "import numpy as np\ndel np.argmin\ndef f(n): return 1",
+    "an attribute of numpy changed in a loop": "import numpy as np\nfor np.argmin in [None]: pass\ndef f(n): return 1",
+    "errors of numpy changed": "import numpy as np\nnp.seterr(all='raise')\ndef f(n): return 1",
+    "a context": "import numpy as np\ndef f(n):\n    with np.errstate(all='raise'): return 1",
+    "random numbers of numpy": "import numpy as np\ndef f(n): return np.random.rand()",
+    "random numbers": "import random\ndef f(n): return random.random()",
+    "a file": "def f(n): return open('x')",
+    "code of its own": "def f(n): return eval('1')",
+    "code by exec": "exec('x = 1')\ndef f(n): return 1",
+    "the collector": "import gc\ndef f(n): return gc.get_objects()",
+    "a builtin as a name elsewhere": "def g():\n    open = 1\ndef f(n): return open('x')",
+    "an annotation that is evaluated": "def f(n: __import__('os')): return 1",
+    "an annotation with a call": "def f(n: print(1)): return 1",
+    "a name with two underscores": "__x = 1\ndef f(n): return 1",
+    "a parameter with two underscores": "def f(__n): return 1",
+    "the stand-ins": "def f(n): return __modules",
+    "an attribute of a function": "def f(n): return 1\nf.cache = {}",
+    "a type's method resolution": "def f(n): return int.mro()",
+    "super": "def f(n): return super()",
+    "vars": "def f(n): return vars()",
+    "an attribute getter": "from operator import attrgetter\ndef f(n): return attrgetter('__globals__')(f)",
+    "a cache of functions": "from functools import lru_cache\ndef f(n): return 1",
+    "the module of a stand-in": "import heapq\ndef f(n): return heapq.__dict__",
+    "an import inside": "def f(n):\n    import sys\n    return 1",
+    "a null byte": "def f(n): return 1\0",
+    "no Python": "def f(n: return",
+    "no UTF-8": "\ud800",
+    "a length beyond reason": "x = 1\n" * 20_000,
+    "a nesting beyond reason": "x = " + "(" * 5000 + ")" * 5000,
+}
+
+SOURCES = {
+    "arithmetic": "def f(n): return (n + 1) ** 2 // 3",
+    "a loop and a condition": "def f(n):\n    total = 0\n    for i in range(n + 3):\n        total += i if i % 2 else -i\n    return total",  # noqa: E501
+    "an exception": "def f(n):\n    return 1 / n",
+    "a deep exception": "def g(x):\n    return [][x]\n\ndef f(n):\n    return g(n)",
+    "an exception of its own words": "def f(n): raise ValueError('so\\nnot')",
+    "an exception while it loads": "x = [][1]\ndef f(n): return 1",
+    "a caught exception": "def f(n):\n    try:\n        return 1 / n\n    except ZeroDivisionError as e:\n        return str(e)",  # noqa: E501
+    "no function": "f = 3",
+    "another function": "def g(n): return 1",
+    "a syntax error": "def f(n)\n    return 1",
+    "a syntax error of the compiler": "def f(n):\n    return 1\nreturn 2",
+    "numpy": "import numpy as np\ndef f(n): return np.arange(n + 2) * np.float32(0.5)",
+    "numpy without an alias": "import numpy\nfrom numpy import sqrt\ndef f(n): return numpy.float64(sqrt(n))",
+    "collections": "from collections import Counter, defaultdict, deque\nimport heapq, itertools\ndef f(n):\n"
+    "    d = defaultdict(list)\n    d[1].append(n)\n    q = deque([3, 1])\n    q.appendleft(n)\n    h = list(q)\n"
+    "    heapq.heapify(h)\n    return [h, list(itertools.chain(d[1], [2])), dict(Counter('aab'))]",
+    "math inside": "def f(n):\n    import math\n    from math import floor as g\n    return g(math.pi * n)",
+    "annotations": "from __future__ import annotations\nfrom typing import Optional\nimport numpy as np\n"
+    "def f(n: Optional[int] = None, *, m: np.ndarray = None) -> tuple[int, ...]:\n    x: int = 3\n    y: float\n    return (x, n)",  # noqa: E501
+    "an infinite answer": "def f(n): return float('inf')",
+    "an answer without end": "def f(n):\n    x = []\n    x.append(x)\n    return x",
+    "a function for an answer": "def f(n): return f",
+    "a set for an answer": "def f(n): return {n}",
+    "a generator for an answer": "def f(n): return (i for i in [n])",
+    "what it prints": "print('loaded')\ndef f(n):\n    print('called', n)\n    return n",
+    "a floating point error": "def f(n): raise FloatingPointError('no')",
+    "much memory": "def f(n): return len([0] * 10 ** 10)",
+    "endless recursion": "def f(n): return f(n)",
+    "state between calls": "seen = []\ndef f(n):\n    seen.append(n)\n    return list(seen)",
+    "global": "count = 0\ndef f(n):\n    global count\n    count += 1\n    return count",
+    "text": "def f(n): return f'{n:03d} {n!r} %s' % n + ','.join('ab').upper()",
+}  # fmt: skip
+
+TOY = """
+import numpy as np
+
+def instances(split):
+    return [{"n": n} for n in range(3)]
+
+def solve(function, instance):
+    return function(instance["n"])
+
+def objective(solution, instance):
+    return 0.0
+"""
+
+
+@pytest.mark.parametrize("name", REACHING)
+def test_a_source_that_could_reach_something_is_not_plain(name: str) -> None:
+    assert plain(REACHING[name].encode(errors="surrogatepass")) is None
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_every_template_is_plain(template: Path) -> None:
+    assert plain(template.read_bytes()) is not None
+
+
+def test_nothing_but_functions_that_compute_is_within_reach_of_a_plain_source() -> None:
+    reach = {name: value for name, value in namespace()["__builtins__"].items() if not name.startswith("__")}
+    allowed = (type, type(len), type(np.sin), type(np.mean), float, bool, type(None), type(plain))
+    for module in namespace()["__builtins__"]["__modules"].values():
+        reach |= vars(module)
+    reach |= vars(reach.pop("linalg"))
+    assert {name for name, value in reach.items() if not isinstance(value, allowed)} == set()
+    dangerous = (
+        "getattr setattr eval exec open compile type object vars globals locals input super memoryview frompyfunc"
+    )
+    assert not reach.keys() & set(dangerous.split())
+
+
+def test_no_attribute_that_a_plain_source_may_name_looks_into_python() -> None:
+    looks = ("gi_", "f_", "tb_", "co_", "cr_", "func_", "im_", "__", "ag_")
+    assert not [name for name in vetting._ATTRIBUTES if name.startswith(looks)]
+    known = {
+        "format",
+        "format_map",
+        "mro",
+        "base",
+        "ctypes",
+        "data",
+        "view",
+        "strides",
+        "setflags",
+        "obj",
+        "with_traceback",
+    }
+    assert not known & vetting._ATTRIBUTES
+
+
+@pytest.fixture(scope="module")
+def sandboxes(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    file = tmp_path_factory.mktemp("problem") / "evaluate.py"
+    file.write_text(TOY)
+    for folder in (file.parent, file.parent.parent):
+        folder.chmod(0o755)
+    with Sandbox(file, "train", entry="f", limits=AMPLE, workers=1) as sandbox:
+        yield sandbox
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_plain_source_ends_as_it_does_in_a_process_of_its_own(
+    name: str, sandboxes: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    near = sandboxes.run(SOURCES[name])
+    monkeypatch.setattr("coevo.sandbox.vetting.plain", lambda _: None)
+    apart = sandboxes.run(SOURCES[name])
+
+    for field in ("status", "value", "message", "stdout"):
+        assert getattr(near, field) == getattr(apart, field), (near, apart)
+
+
+@pytest.mark.parametrize("name", [name for name in SOURCES if "syntax" not in name])
+def test_these_sources_are_plain(name: str) -> None:
+    assert plain(SOURCES[name].encode()) is not None
