@@ -138,8 +138,11 @@ class Sandbox:
                 self._closed = True
                 self._zygote.close()
 
-    def run(self, source: str, race: Race | None = None) -> Outcome:
+    def run(self, source: str, race: Race | None = None, *, watch: bool = False) -> Outcome:
         """Run one candidate and wait for its end, or until `race` is lost.
+
+        With `watch` it is an `exception` if `solve` changes an instance; the message is `CHANGES` and the number of the
+        instance.
 
         A zygote that dies meanwhile is started again, once; then the candidate is to blame. Where the system has no
         process to give at the moment, it is asked again for about half a minute.
@@ -152,7 +155,7 @@ class Sandbox:
         data = source.encode(errors="surrogatepass")
         with self._slots:
             for pause in (*_PAUSES_SECONDS, None):
-                reply = self._judged(data, race)
+                reply = self._judged(data, race, watch)
                 if reply is None:
                     return Outcome("exception", None, "the sandbox died twice while this ran", "", 0.0, 0.0)
                 if "broken" not in reply[0]:
@@ -162,16 +165,15 @@ class Sandbox:
                 time.sleep(pause)
         raise AssertionError("unreachable")
 
-    def _judged(self, data: bytes, race: Race | None) -> Reply | None:
+    def _judged(self, data: bytes, race: Race | None, watch: bool) -> Reply | None:
         from coevo.sandbox import vetting  # it loads numpy, which whoever runs no candidate shall not pay for
 
-        seconds, plain = self.limits.wall + _PATIENCE_SECONDS, vetting.plain(data) is not None
+        seconds, stages = self.limits.wall + _PATIENCE_SECONDS, race.stages if race is not None else ()
+        how = {"plain": vetting.plain(data) is not None, "stages": list(stages), "watch": watch}
         for _ in range(2):
-            if race is None:
-                reply = self._alive().judge(data, plain, seconds)
-            else:
+            if race is not None:
                 race.begin()
-                reply = self._alive().judge(data, plain, seconds, race.stages, race.look)
+            reply = self._alive().judge(data, how, seconds, race.look if race is not None else None)
             if reply is not None:
                 return reply
         return None

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any, TypeAlias, cast
 
@@ -141,18 +141,17 @@ class Connection:
     def judge(
         self,
         source: bytes,
-        plain: bool,
+        how: Mapping[str, object],
         seconds: float,
-        stages: Sequence[int] = (),
         look: Callable[[bytes], bool] | None = None,
     ) -> Reply | None:
         """Run one candidate; None if the zygote died, or has to die because it does not answer.
 
         Args:
             source: of the candidate.
-            plain: whether it may run in the process of `solve`.
+            how: `plain`, whether it may run in the process of `solve`; `stages`, after how many instances it sends
+                ahead what it has; `watch`, whether it is a failure if `solve` changes an instance.
             seconds: to wait for its end.
-            stages: after how many instances it sends ahead what it has.
             look: is given that, as lines, and returns True where the candidate shall be stopped.
         """
         replies: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
@@ -162,7 +161,7 @@ class Connection:
             number = next(self._numbers)
             self._waiting[number] = replies
             try:
-                wire.send(self._channel, {"id": number, "stages": list(stages), "plain": plain}, source)
+                wire.send(self._channel, {**how, "id": number}, source)
             except OSError:
                 return None
         end = time.monotonic() + seconds

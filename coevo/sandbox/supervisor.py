@@ -101,10 +101,8 @@ class Supervisor:
                     candidate.kill("stopped")
             return True
         try:
-            stages = cast("list[int]", header.get("stages", []))
-            candidate = (
-                self._start_plain(number, source, stages) if header["plain"] else self._start(number, source, stages)
-            )
+            start = self._start_plain if header["plain"] else self._start
+            candidate = start(number, source, cast("list[int]", header["stages"]), bool(header["watch"]))
         except OSError as error:
             self._reply({"id": number, "broken": f"no process for a candidate: {error}"})
             return True
@@ -118,7 +116,7 @@ class Supervisor:
         used = {candidate.slot for candidate in self._running.values()}
         return next(slot for slot in range(len(used) + 1) if slot not in used)
 
-    def _start(self, number: int, source: bytes, stages: list[int]) -> Running:
+    def _start(self, number: int, source: bytes, stages: list[int], watch: bool) -> Running:
         """Start the candidate's process and that of `solve`, which calls it."""
         most = self._limits.memory_mb * MEGABYTE
         with Pipes("ready", "output", "result", "calls", "answers") as pipes:
@@ -130,7 +128,7 @@ class Supervisor:
             try:
                 solver, _ = self._launcher.launch(
                     slot + self._around.slots, ends["ready"], ends["output"], channels,
-                    self._work(source, most, stages), enclosed=False,
+                    self._work(source, most, stages, watch), enclosed=False,
                 )  # fmt: skip
             except OSError:
                 with contextlib.suppress(OSError):
@@ -139,20 +137,20 @@ class Supervisor:
             result, output, ready = pipes.keep("result", "output", "ready")
         return Running(number, slot, player, solver, result, output, ready, folder, stages=len(stages))
 
-    def _start_plain(self, number: int, source: bytes, stages: list[int]) -> Running:
+    def _start_plain(self, number: int, source: bytes, stages: list[int], watch: bool) -> Running:
         """Start a process of `solve` in which the candidate is, too."""
         with Pipes("ready", "output", "result") as pipes:
             slot, ends = self._slot(), pipes.theirs
             solver, folder = self._launcher.launch(
-                slot, ends["ready"], ends["output"], [ends["result"]], self._work(source, None, stages)
+                slot, ends["ready"], ends["output"], [ends["result"]], self._work(source, None, stages, watch)
             )
             result, output, ready = pipes.keep("result", "output", "ready")
         return Running(
             number, slot, None, solver, result, output, ready, folder, stages=len(stages), played=(0, 0.0)
         )  # fmt: skip
 
-    def _work(self, source: bytes, most: int | None, stages: list[int]) -> Callable[[], None]:
-        return lambda: worker.run(source, self._entry, self._problem, self._instances, most, stages)
+    def _work(self, source: bytes, most: int | None, stages: list[int], watch: bool) -> Callable[[], None]:
+        return lambda: worker.run(source, self._entry, self._problem, self._instances, most, stages, watch)
 
     def _drain(self, candidate: Running, pipe: int) -> bool:
         """Read once from a pipe; False when there is nothing more."""

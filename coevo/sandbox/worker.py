@@ -19,6 +19,7 @@ import numpy as np
 from coevo.sandbox import vetting
 from coevo.sandbox.calls import GoneError
 from coevo.sandbox.claims import UNSENDABLE
+from coevo.sandbox.fingerprints import fingerprint
 from coevo.sandbox.functions import Local, Module, Remote, UnsendableError, function
 from coevo.sandbox.player import message_of, status_of
 from coevo.sandbox.problem import Problem
@@ -37,6 +38,7 @@ def run(
     instances: Sequence[object],
     most: int | None,
     stages: Sequence[int] = (),
+    watch: bool = False,
 ) -> None:
     """Have `source` judged and write one JSON object to `RESULT_FD`. Never returns.
 
@@ -50,6 +52,7 @@ def run(
         instances: that are solved.
         most: bytes of one answer of the candidate's process; None where the source is plain and there is no process.
         stages: see above.
+        watch: whether it is a failure if an instance is changed.
     """
 
     def write(text: str) -> None:
@@ -58,7 +61,7 @@ def run(
             data = data[os.write(RESULT_FD, data) :]
 
     with contextlib.suppress(GoneError):
-        write(_answer(source, entry, problem, instances, most, write, frozenset(stages)))
+        write(_answer(source, entry, problem, instances, most, write, frozenset(stages), watch))
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
@@ -74,6 +77,7 @@ def _answer(
     most: int | None,
     write: Callable[[str], None],
     stages: frozenset[int],
+    watch: bool,
 ) -> str:
     module = _load(source) if most is None else Remote(CALLS_FD, ANSWERS_FD, source, most)
     if module.failed is not None:
@@ -87,7 +91,10 @@ def _answer(
     solutions: list[str] = []
     try:
         for done, instance in enumerate(instances, 1):
+            before = fingerprint(instance) if watch else None
             text, fault = _encode(problem.solve(called, instance))
+            if before is not None and fingerprint(instance) != before:
+                return _failure("exception", f"CHANGES {done - 1}")
             if fault:
                 return fault
             solutions.append(text)

@@ -35,7 +35,7 @@ def test_a_bound_that_holds_is_told_with_the_seeds_objective(hall):
     ("bound", "words"),
     [
         ("-1e6", "which is better; mend `bound` in evaluate.py"),
-        ("None", "`bound` of evaluate.py raises for instance 0: TypeError"),
+        ("None", "`bound` of evaluate.py raises for instance 0: it gave None; expected a number"),
         ("1e400 - 1e400", "gives nan for instance 0"),
     ],
 )

@@ -337,11 +337,11 @@ class Reluctant:
     def __init__(self, inner, refusals: int) -> None:
         self.inner, self.refusals, self.dead = inner, refusals, False
 
-    def judge(self, source: bytes, plain: bool, patience: float):
+    def judge(self, source: bytes, how: object, patience: float, look: object):
         if self.refusals:
             self.refusals -= 1
             return {"broken": "no process for a candidate: [Errno 11] Resource temporarily unavailable"}, b""
-        return self.inner.judge(source, plain, patience)
+        return self.inner.judge(source, how, patience, look)
 
     def close(self) -> None:
         self.inner.close()

@@ -9,33 +9,6 @@ from coevo.sandbox import Author, AuthorError, Evaluator
 from coevo_heuristics.checking.rows import Row
 from coevo_heuristics.rendering import Template
 
-# Appended to the seed's module, so that it runs where a candidate does.
-_WATCH = """
-
-import sys as _sys
-
-from coevo.sandbox.fingerprints import fingerprint as _fingerprint
-
-
-def _watched(honest):
-    count = [0]
-
-    def solve(function, instance):
-        before = _fingerprint(instance)
-        solution = honest(function, instance)
-        if before is not None and _fingerprint(instance) != before:
-            raise RuntimeError(f"CHANGES {count[0]}")
-        count[0] += 1
-        return solution
-
-    return solve
-
-
-for _name, _module in list(_sys.modules.items()):
-    if _name.startswith("coevo_problem_"):
-        _module.solve = _watched(_module.solve)
-"""
-
 
 def check_loading(author: Author) -> list[Row]:
     """What the import of evaluate.py does besides."""
@@ -78,10 +51,10 @@ def check_functions(evaluator: Evaluator, template: Template) -> Iterator[Row]:
         rows.append(Row("failure", "objective again", said))
     for name, noticed in found.items():
         rows += told(name, noticed)
-    watched = evaluator.sandbox.run(template.source + _WATCH)
+    watched = evaluator.sandbox.run(template.source, watch=True)
     _, changes, index = watched.message.partition("CHANGES ")
     if changes:
-        said = f"it, or the seed that it calls, changes instance {index.split()[0]}; copy what it changes, because "
+        said = f"it changes instance {index}; copy what it changes, because "
         said += "`objective` values the solution by the instance as it was"
         rows.append(Row("warning", "solve changes", said))
     yield from rows
