@@ -31,6 +31,8 @@ from coevo.sandbox.problem import load_instances, load_problem
 AT_ONCE = 16
 _SECONDS = 1.0  # that each way takes in a round, about
 _FEWEST, _MOST = 2, 64
+_APART = "import sys\n"
+"""With this a program gets a process of its own, since it could reach more than it computes with."""
 
 
 class _Table(Protocol):
@@ -74,6 +76,7 @@ class _Rates:
     """Evaluations a second in one round; `plain` is None without a plain evaluator."""
 
     one: float
+    apart: float
     parallel: float
     plain: float | None
 
@@ -92,8 +95,9 @@ def bench_evaluations(
 
     Returns:
         `ratio`: evaluations a second one at a time over those of the plain evaluator, the median over the rounds;
-        `ratio_min`, `ratio_max`; the same with `AT_ONCE` at a time as `parallel_ratio`; `one_per_second`,
-        `parallel_per_second`, `plain_per_second`, medians. Without plain.py what it would give is left out.
+        `apart_per_second`, of programs one at a time that get a process of their own, and `apart_ratio`, how much
+        slower they are; `ratio_min`, `ratio_max`; the same with `AT_ONCE` at a time as `parallel_ratio`;
+        `one_per_second`, `parallel_per_second`, `plain_per_second`, medians. Without plain.py what it would give is left out.
 
     Raises:
         UserError: no such task, it has no programs, its seed fails, or plain.py cannot be used.
@@ -126,6 +130,7 @@ def bench_evaluations(
         return {
             **_ratios(found),
             "one_per_second": median(rates.one for rates in found),
+            "apart_per_second": median(rates.apart for rates in found),
             "parallel_per_second": median(rates.parallel for rates in found),
             **_plain_rate(found, reference, problem.folder),
             "at_once": evaluator.sandbox.workers,
@@ -191,16 +196,17 @@ class _Race:
         """One of each; every other round backwards, so that none always follows the same."""
         ways: list[tuple[str, Callable[[], float]]] = [
             ("one", lambda: self._timed(1, self._alone)),
+            ("apart", lambda: self._timed(1, self._alone, _APART)),
             ("parallel", lambda: self._timed(AT_ONCE, self._together)),
         ]
         if self._reference is not None:
             ways.append(("plain", self._reference.rate))
         rates = {name: way() for name, way in (reversed(ways) if number % 2 else ways)}
-        return _Rates(rates["one"], rates["parallel"], rates.get("plain"))
+        return _Rates(rates["one"], rates["apart"], rates["parallel"], rates.get("plain"))
 
-    def _timed(self, threads: int, count: int = AT_ONCE) -> float:
-        """Evaluations a second of `count` candidates, `threads` at a time."""
-        sources = list(itertools.islice(self._sources, count))
+    def _timed(self, threads: int, count: int = AT_ONCE, also: str = "") -> float:
+        """Evaluations a second of `count` candidates, `threads` at a time, each with a text behind it."""
+        sources = [source + also for source in itertools.islice(self._sources, count)]
         with ThreadPoolExecutor(threads) as pool:
             began = perf_counter()
             for evaluation in pool.map(self._evaluator.evaluate, sources):
@@ -209,8 +215,8 @@ class _Race:
 
 
 def _ratios(found: Sequence[_Rates]) -> dict[str, Json]:
-    """Ours over plain within each round: median, smallest and largest."""
-    result: dict[str, Json] = {}
+    """Ours over plain within each round: median, smallest and largest. And without a process of its own over with."""
+    result: dict[str, Json] = {"apart_ratio": median(rates.one / rates.apart for rates in found)}
     for name, way in (("ratio", "one"), ("parallel_ratio", "parallel")):
         ratios: list[float] = [getattr(rates, way) / rates.plain for rates in found if rates.plain is not None]
         if ratios:

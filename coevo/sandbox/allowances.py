@@ -1,4 +1,4 @@
-"""What a plain source may name (`coevo.sandbox.vetting`): functions and methods that only compute."""
+"""What a vetted source may name (`coevo.sandbox.vetting`): functions and methods that only compute."""
 
 NUMPY = (
     "abs", "absolute", "add", "all", "allclose", "amax", "amin", "any", "append", "apply_along_axis", "arange",

@@ -71,7 +71,7 @@ def decode(data: bytes) -> object:
     return value
 
 
-def plainly(value: object) -> object:
+def as_sent(value: object) -> object:
     """`value` as it would arrive, without the way."""
     kind = type(value)
     if kind in _FIXED:

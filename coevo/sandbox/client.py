@@ -169,7 +169,7 @@ class Sandbox:
         from coevo.sandbox import vetting  # it loads numpy, which whoever runs no candidate shall not pay for
 
         seconds, stages = self.limits.wall + _PATIENCE_SECONDS, race.stages if race is not None else ()
-        how = {"plain": vetting.plain(data) is not None, "stages": list(stages), "watch": watch}
+        how = {"vetted": vetting.vetted(data) is not None, "stages": list(stages), "watch": watch}
         for _ in range(2):
             if race is not None:
                 race.begin()

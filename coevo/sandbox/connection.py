@@ -149,7 +149,7 @@ class Connection:
 
         Args:
             source: of the candidate.
-            how: `plain`, whether it may run in the process of `solve`; `stages`, after how many instances it sends
+            how: `vetted`, whether it may run in the process of `solve`; `stages`, after how many instances it sends
                 ahead what it has; `watch`, whether it is a failure if `solve` changes an instance.
             seconds: to wait for its end.
             look: is given that, as lines, and returns True where the candidate shall be stopped.

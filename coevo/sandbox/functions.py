@@ -1,6 +1,6 @@
 """The candidate's functions as `solve` sees them.
 
-Each call goes to the candidate's process and waits there; of a source that is plain (`coevo.sandbox.vetting`) it is
+Each call goes to the candidate's process and waits there; of a source that is vetted (`coevo.sandbox.vetting`) it is
 made here. Either way arguments and answers are copies, and what fails is told in the same words.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
 from coevo.sandbox import claims, vetting
-from coevo.sandbox.answers import UnanswerableError, decode, plainly
+from coevo.sandbox.answers import UnanswerableError, as_sent, decode
 from coevo.sandbox.calls import Arguments, Copies, receive, send
 from coevo.sandbox.player import ANSWER, FAILURE, FILE, message_of, names_of, status_of
 
@@ -113,13 +113,13 @@ def _raised(kind: type[Exception], message: str) -> Exception:
 
 
 class Local:
-    """A candidate whose source is plain, in this process."""
+    """A candidate whose source is vetted, in this process."""
 
     def __init__(self, tree: ast.Module) -> None:
         """Run its module.
 
         Args:
-            tree: of `coevo.sandbox.vetting.plain`.
+            tree: of `coevo.sandbox.vetting.vetted`.
         """
         self.names: Mapping[str, object] = {}
         self.failed: tuple[str, str, BaseException] | None = None
@@ -147,7 +147,7 @@ class Local:
         except TypeError as error:
             raise UnsendableError(str(error)) from None
         try:
-            return plainly(self._globals[name](*given, **named))
+            return as_sent(self._globals[name](*given, **named))
         except UnanswerableError as error:
             self.failed = "invalid_solution", str(error), error
             raise

@@ -59,7 +59,7 @@ class Running:
     Attributes:
         number: by which the run knows it.
         slot: its place, which no other has at the same time.
-        player: the candidate's process; None where its source is plain and runs in that of `solve`.
+        player: the candidate's process; None where its source is vetted and runs in that of `solve`.
         solver: the process of `solve`.
         result_pipe: what the solver answers.
         output_pipe: what either prints.

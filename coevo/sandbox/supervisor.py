@@ -101,7 +101,7 @@ class Supervisor:
                     candidate.kill("stopped")
             return True
         try:
-            start = self._start_plain if header["plain"] else self._start
+            start = self._start_vetted if header["vetted"] else self._start
             candidate = start(number, source, cast("list[int]", header["stages"]), bool(header["watch"]))
         except OSError as error:
             self._reply({"id": number, "broken": f"no process for a candidate: {error}"})
@@ -137,7 +137,7 @@ class Supervisor:
             result, output, ready = pipes.keep("result", "output", "ready")
         return Running(number, slot, player, solver, result, output, ready, folder, stages=len(stages))
 
-    def _start_plain(self, number: int, source: bytes, stages: list[int], watch: bool) -> Running:
+    def _start_vetted(self, number: int, source: bytes, stages: list[int], watch: bool) -> Running:
         """Start a process of `solve` in which the candidate is, too."""
         with Pipes("ready", "output", "result") as pipes:
             slot, ends = self._slot(), pipes.theirs

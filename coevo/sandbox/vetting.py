@@ -1,10 +1,10 @@
 """Which sources need no process of their own beside `solve`, because nothing that they say can reach it.
 
 A candidate that shares the interpreter with `solve` may walk to it: over frames, modules, classes, attributes. A source
-is *plain* where it has no means for that: it consists of functions, loops and expressions; each attribute that it names
-is on a list of methods and functions that only compute, and so is each name that it does not define itself; it has no
-classes, decorators, generators, `with`, f-string attributes or names that begin with two underscores, and assigns to no
-attribute. Modules are stand-ins that hold the listed functions and nothing else. What it is given and what it gives are
+is *vetted* where it has no means for that: it consists of functions, loops and expressions; each attribute that it
+names is on a list of methods and functions that only compute, and so is each name that it does not define itself; it
+has no classes, decorators, generators, `with` or names that begin with two underscores, and assigns to no attribute.
+Modules are stand-ins that hold the listed functions and nothing else. What it is given and what it gives are
 copies. Whatever is not on the lists is not forbidden: it goes to a process of its own, with the same outcome.
 
 Left out on purpose, besides all that looks into objects: `np.empty` and `where=`, which show memory that others freed;
@@ -71,7 +71,7 @@ _ATTRIBUTES = frozenset([*METHODS, *(name for module in _MODULES.values() for na
 _STAND_INS = "__modules"
 
 
-def plain(source: bytes) -> ast.Module | None:
+def vetted(source: bytes) -> ast.Module | None:
     """The source as a tree that may be run beside `solve`, None where it needs a process of its own."""
     if len(source) > _LONGEST:
         return None
@@ -84,7 +84,7 @@ def plain(source: bytes) -> ast.Module | None:
 
 
 def namespace() -> dict[str, Any]:
-    """The globals of a plain source: the builtins that it may name."""
+    """The globals of a vetted source: the builtins that it may name."""
     known = {name: getattr(builtins, name) for name in BUILTINS}
     # numpy imports parts of itself when they are first called, by the builtins of whoever calls; no source can name it.
     known["__import__"] = __import__
@@ -101,7 +101,7 @@ def _demand(condition: bool) -> None:
 
 
 class _Vetting:
-    """Goes over a tree once; raises where it is not plain."""
+    """Goes over a tree once; raises where it is not vetted."""
 
     def __init__(self, tree: ast.Module) -> None:
         self._imported: set[str] = set()

@@ -50,7 +50,7 @@ def run(
         entry: the function that `solve` is given.
         problem: whose `solve` runs.
         instances: that are solved.
-        most: bytes of one answer of the candidate's process; None where the source is plain and there is no process.
+        most: bytes of one answer of the candidate's process; None where the source is vetted and there is no process.
         stages: see above.
         watch: whether it is a failure if an instance is changed.
     """
@@ -113,9 +113,9 @@ def _answer(
 
 
 def _load(source: bytes) -> Module:
-    tree = vetting.plain(source)
+    tree = vetting.vetted(source)
     if tree is None:
-        raise RuntimeError("the source is not plain")
+        raise RuntimeError("the source is not vetted")
     return Local(tree)
 
 

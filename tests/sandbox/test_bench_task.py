@@ -44,7 +44,7 @@ def test_one_and_sixteen_candidates_and_the_plain_evaluator_are_timed() -> None:
     assert (found["task"], found["hole"], found["instances"]) == ("tsp_construct", "expression", 3)
     for name in ("ratio", "parallel_ratio"):
         assert 0 < found[f"{name}_min"] <= found[name] <= found[f"{name}_max"]
-    rates = [found[f"{way}_per_second"] for way in ("one", "parallel", "plain")]
+    rates = [found[f"{way}_per_second"] for way in ("one", "apart", "parallel", "plain")]
     assert all(0 < rate < 1e6 for rate in rates)
     assert found["plain"] == "all instances"
 
@@ -70,8 +70,8 @@ def test_every_evaluation_is_of_another_source_and_sixteen_are_there_at_once(mon
     monkeypatch.setattr(Evaluator, "evaluate", watched)
     found = bench_evaluations("tsp_construct", rounds=2, candidates=3, options={"tsp_construct": FEW})
 
-    # The seed, a first sixteen to learn how long they take, and in each round three and sixteen.
-    assert len(sources) == 1 + AT_ONCE + 2 * (3 + AT_ONCE)
+    # The seed, a first sixteen to learn how long they take, and in each round three, three apart and sixteen.
+    assert len(sources) == 1 + AT_ONCE + 2 * (3 + 3 + AT_ONCE)
     assert len(set(sources)) == len(sources)
     assert found["at_once"] == AT_ONCE
 

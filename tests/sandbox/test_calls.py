@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hn
 
-from coevo.sandbox.answers import Opaque, UnanswerableError, decode, encode, plainly
+from coevo.sandbox.answers import Opaque, UnanswerableError, as_sent, decode, encode
 from coevo.sandbox.calls import Arguments, Copies, GoneError, Received, receive, send
 
 SCALARS = (
@@ -49,14 +49,14 @@ def same(one: Any, other: Any) -> None:
 @given(VALUES)
 def test_an_answer_arrives_as_it_was_given(value: Any) -> None:
     same(decode(encode(value)), value)
-    same(plainly(value), value)
+    same(as_sent(value), value)
 
 
 @given(ARRAYS)
 def test_an_array_arrives_with_its_type_and_shape(array: Any) -> None:
     same(decode(encode(array)), array)
     same(decode(encode(array.T)), array.T.copy())
-    assert plainly(array) is not array
+    assert as_sent(array) is not array
 
 
 @pytest.mark.parametrize("value", [np.float32(0.5), np.int64(-3), np.bool_(True), np.float64("inf"), np.uint8(7)])

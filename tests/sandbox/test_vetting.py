@@ -1,4 +1,4 @@
-"""Plain sources may share a process with `solve`: nothing in them can reach it, and their outcome is the same."""
+"""Vetted sources may share a process with `solve`: nothing in them can reach it, and their outcome is the same."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from coevo.sandbox import Sandbox, vetting
-from coevo.sandbox.vetting import namespace, plain
+from coevo.sandbox.vetting import namespace, vetted
 from tests.sandbox_limits import AMPLE
 
 PROBLEMS = Path(__file__).parents[2] / "tasks/coevo_heuristics/problems"
@@ -130,18 +130,18 @@ def objective(solution, instance):
 
 
 @pytest.mark.parametrize("name", REACHING)
-def test_a_source_that_could_reach_something_is_not_plain(name: str) -> None:
-    assert plain(REACHING[name].encode(errors="surrogatepass")) is None
+def test_a_source_that_could_reach_something_is_not_vetted(name: str) -> None:
+    assert vetted(REACHING[name].encode(errors="surrogatepass")) is None
 
 
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_every_template_is_plain(template: Path) -> None:
-    assert plain(template.read_bytes()) is not None
+def test_every_template_is_vetted(template: Path) -> None:
+    assert vetted(template.read_bytes()) is not None
 
 
-def test_nothing_but_functions_that_compute_is_within_reach_of_a_plain_source() -> None:
+def test_nothing_but_functions_that_compute_is_within_reach_of_a_vetted_source() -> None:
     reach = {name: value for name, value in namespace()["__builtins__"].items() if not name.startswith("__")}
-    allowed = (type, type(len), type(np.sin), type(np.mean), float, bool, type(None), type(plain))
+    allowed = (type, type(len), type(np.sin), type(np.mean), float, bool, type(None), type(vetted))
     for module in namespace()["__builtins__"]["__modules"].values():
         reach |= vars(module)
     reach |= vars(reach.pop("linalg"))
@@ -152,7 +152,7 @@ def test_nothing_but_functions_that_compute_is_within_reach_of_a_plain_source() 
     assert not reach.keys() & set(dangerous.split())
 
 
-def test_no_attribute_that_a_plain_source_may_name_looks_into_python() -> None:
+def test_no_attribute_that_a_vetted_source_may_name_looks_into_python() -> None:
     looks = ("gi_", "f_", "tb_", "co_", "cr_", "func_", "im_", "__", "ag_")
     assert not [name for name in vetting._ATTRIBUTES if name.startswith(looks)]
     known = {
@@ -182,11 +182,11 @@ def sandboxes(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_a_plain_source_ends_as_it_does_in_a_process_of_its_own(
+def test_a_vetted_source_ends_as_it_does_in_a_process_of_its_own(
     name: str, sandboxes: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     near = sandboxes.run(SOURCES[name])
-    monkeypatch.setattr("coevo.sandbox.vetting.plain", lambda _: None)
+    monkeypatch.setattr("coevo.sandbox.vetting.vetted", lambda _: None)
     apart = sandboxes.run(SOURCES[name])
 
     for field in ("status", "value", "message", "stdout"):
@@ -194,5 +194,5 @@ def test_a_plain_source_ends_as_it_does_in_a_process_of_its_own(
 
 
 @pytest.mark.parametrize("name", [name for name in SOURCES if "syntax" not in name])
-def test_these_sources_are_plain(name: str) -> None:
-    assert plain(SOURCES[name].encode()) is not None
+def test_these_sources_are_vetted(name: str) -> None:
+    assert vetted(SOURCES[name].encode()) is not None
