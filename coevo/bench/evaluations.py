@@ -95,9 +95,9 @@ def bench_evaluations(
 
     Returns:
         `ratio`: evaluations a second one at a time over those of the plain evaluator, the median over the rounds;
-        `apart_per_second`, of programs one at a time that get a process of their own, and `apart_ratio`, how much
-        slower they are; `ratio_min`, `ratio_max`; the same with `AT_ONCE` at a time as `parallel_ratio`;
-        `one_per_second`, `parallel_per_second`, `plain_per_second`, medians. Without plain.py what it would give is left out.
+        `ratio_min`, `ratio_max`; the same with `AT_ONCE` at a time as `parallel_ratio`. `apart_ratio`: how much slower
+        programs are, one at a time, that get a process of their own. `one_per_second`, `apart_per_second`,
+        `parallel_per_second`, `plain_per_second`, medians. Without plain.py what it would give is left out.
 
     Raises:
         UserError: no such task, it has no programs, its seed fails, or plain.py cannot be used.

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from coevo.errors import RunError, UserError
-from coevo.sandbox import Evaluator, Limits, Sandbox
+from coevo.sandbox import Evaluator, Limits, Sandbox, wire
 from tests.sandbox_limits import AMPLE
 
 from .conftest import NEAREST, linux, sandbox_processes
@@ -147,6 +147,13 @@ def test_a_candidate_during_which_the_zygote_dies_twice_is_an_exception(toy: Pat
 
         assert waiting.result().status == "exception"
         assert sandbox.run("def f(n): return n").status == "ok"
+
+
+def test_a_zygote_that_fails_in_the_midst_says_so_and_the_next_candidate_is_judged_by_another(toy: Path) -> None:
+    with Sandbox(toy, "train", entry="f", limits=AMPLE, workers=1) as sandbox:
+        for _ in range(2):
+            wire.send(sandbox._zygote._channel, {"id": "no number"})
+            assert sandbox.run("def f(n): return n").value == [0, 1]
 
 
 def test_many_threads_share_one_sandbox(evaluator: Evaluator, good: str) -> None:
