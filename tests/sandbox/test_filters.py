@@ -185,6 +185,7 @@ def test_where_nothing_keeps_a_candidate_from_the_users_files_it_is_refused(
 ) -> None:
     bare = {"files": False, "user": False, "processes": False}
     monkeypatch.setattr("coevo.sandbox.client.Connection", lambda *_: Bare(bare))
+    monkeypatch.delenv("COEVO_WEAK_SANDBOX")
     with pytest.raises(UserError, match="COEVO_WEAK_SANDBOX=1"):
         Sandbox(folder / "evaluate.py", "train", entry="f")
     monkeypatch.setenv("COEVO_WEAK_SANDBOX", "1")
