@@ -121,7 +121,9 @@ def remove(folder: str) -> None:
                     os.unlink(entry.path)
                     continue
                 os.chmod(entry.path, 0o700)
-                for inner in os.listdir(entry.path):
-                    os.rename(os.path.join(entry.path, inner), os.path.join(folder, f"coevo-{next(numbers)}"))
+                for inner in list(os.scandir(entry.path)):
+                    if inner.is_dir(follow_symlinks=False):
+                        os.chmod(inner.path, 0o700)  # moving it writes into it
+                    os.rename(inner.path, os.path.join(folder, f"coevo-{next(numbers)}"))
                 os.rmdir(entry.path)
         os.rmdir(folder)
