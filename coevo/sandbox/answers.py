@@ -21,6 +21,8 @@ _DEEPEST = 100
 _DIGITS = 4000
 _TEXT = 200
 _KINDS = "biufcmM"
+_HEADS: dict[np.dtype[Any], bytes] = {}
+_DTYPES: dict[bytes, np.dtype[Any]] = {}
 _DTYPE = re.compile(rf"[<>|=][{_KINDS}]\d{{1,2}}(\[\d*\w+\])?")
 _FIXED = frozenset({int, float, str, bool, type(None), complex, np.bool_, np.int64, np.float64, np.int32, np.float32})
 """Types of which nothing is copied, because nothing can change."""
@@ -135,6 +137,10 @@ def _put_bytes(out: bytearray, value: Any, _depth: int) -> None:
     out += b"b" + _COUNT.pack(len(value)) + value
 
 
+def _put_number(out: bytearray, value: Any, _depth: int) -> None:
+    out += b"g" + _dtype(value) + value.tobytes()
+
+
 def _put_scalar(out: bytearray, value: Any, depth: int) -> None:
     array = np.asarray(value)
     if array.dtype.kind in _KINDS:
@@ -154,8 +160,12 @@ def _put_array(out: bytearray, value: Any, depth: int) -> None:
 
 
 def _dtype(array: Array) -> bytes:
-    text = array.dtype.str.encode()
-    return bytes([len(text)]) + text
+    dtype = array.dtype
+    head = _HEADS.get(dtype)
+    if head is None:
+        text = dtype.str.encode()
+        head = _HEADS[dtype] = bytes([len(text)]) + text
+    return head
 
 
 def _put_items(letter: bytes) -> Callable[[bytearray, Any, int], None]:
@@ -183,6 +193,7 @@ _EXACT: Mapping[type, Callable[[bytearray, Any, int], None]] = {
     bytes: _put_bytes,
     bytearray: _put_bytes,
     np.ndarray: _put_array,
+    **dict.fromkeys([np.int64, np.float64, np.int32, np.float32, np.bool_], _put_number),
     list: _put_items(b"l"),
     tuple: _put_items(b"t"),
     set: _put_items(b"e"),
@@ -233,10 +244,14 @@ class _Reader:
         return dict(zip(items, items, strict=True))
 
     def _dtype(self) -> np.dtype[Any]:
-        text = self._take(self._take(1)[0]).decode("ascii")
-        if not _DTYPE.fullmatch(text):
-            raise ValueError(f"no array has type {text!r}")
-        return np.dtype(text)
+        data = self._take(self._take(1)[0])
+        found = _DTYPES.get(data)
+        if found is None:
+            text = data.decode("ascii")
+            if not _DTYPE.fullmatch(text):
+                raise ValueError(f"no array has type {text!r}")
+            found = _DTYPES[data] = np.dtype(text)
+        return found
 
     def scalar(self, _depth: int) -> object:
         dtype = self._dtype()

@@ -35,10 +35,13 @@ def send(fd: int, *parts: bytes | bytearray) -> None:
     Raises:
         GoneError: nobody reads any more.
     """
-    data = memoryview(b"".join((_LENGTH.pack(sum(map(len, parts))), *parts)))
+    data = b"".join((_LENGTH.pack(sum(map(len, parts))), *parts))
     try:
-        while data:
-            data = data[os.write(fd, data) :]
+        written = os.write(fd, data)
+        if written < len(data):
+            rest = memoryview(data)[written:]
+            while rest:
+                rest = rest[os.write(fd, rest) :]
     except BrokenPipeError:
         raise GoneError from None
 
