@@ -30,7 +30,7 @@ Number: TypeAlias = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Text: TypeAlias = Annotated[str, Field(strict=True)]
 Seconds: TypeAlias = Annotated[float, Field(strict=True, ge=0, le=1e12)]
 _MOST_ANSWERS = 1_000_000
-"""Of one batch, as `coevo.assembly` has it: lists as long as that are made of such a number."""
+"""Of one batch, as `coevo.dealing` has it: lists as long as that are made of such a number."""
 
 
 def _in_all(counts: dict[str, int]) -> dict[str, int]:

@@ -23,6 +23,7 @@ _KINDS = "biufcmM"
 NEW, SAME, CHANGED, SCALAR, FLAT, LIST, TUPLE, DICT, SET = range(9)
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
+_Form: TypeAlias = "tuple[np.dtype[Any], tuple[int, ...]]"
 
 
 class GoneError(Exception):
@@ -80,11 +81,11 @@ class Arguments:
     """The arguments of calls on their way to the candidate.
 
     An array that is given again, as the same object, is the same object there: it is sent once, and again only where it
-    has changed.
+    has changed. One whose shape or type has changed is another object.
     """
 
     def __init__(self) -> None:
-        self._sent: dict[object, tuple[Array, bytes]] = {}
+        self._sent: dict[object, tuple[Array, _Form, bytes]] = {}
 
     def pack(self, name: str, arguments: Sequence[object], named: Mapping[str, object]) -> bytes:
         """A call of the function `name` as bytes.
@@ -103,13 +104,13 @@ class Arguments:
             return value
         if kind is np.ndarray:
             array = cast(Array, value)
-            known, data = self._sent.get(slot, (None, b"")), _data(array)
-            if known[0] is array:
-                if known[1] == data:
+            data, form, known = _data(array), (array.dtype, array.shape), self._sent.get(slot)
+            if known is not None and known[0] is array and known[1] == form:
+                if known[2] == data:
                     return (SAME, slot)
-                self._sent[slot] = array, data
+                self._sent[slot] = array, form, data
                 return (CHANGED, slot, data)
-            self._sent[slot] = array, data
+            self._sent[slot] = array, form, data
             return (NEW, slot, array.dtype.str, array.shape, data)
         return _pack_other(value, 0)
 
@@ -149,7 +150,7 @@ class Copies:
     """Arguments as they would arrive, without the way."""
 
     def __init__(self) -> None:
-        self._sent: dict[object, tuple[Array, bytes, Array]] = {}
+        self._sent: dict[object, tuple[Array, _Form, bytes, Array]] = {}
         self._received = Received()
 
     def take(self, slot: object, value: object) -> Any:
@@ -162,17 +163,17 @@ class Copies:
         if kind in _PLAIN:
             return value
         if kind is not np.ndarray:
-            return cast(Any, value) if isinstance(value, np.generic) else self._received.value(_pack_other(value, 0))
+            return self._received.value(_pack_other(value, 0))
         array = cast(Array, value)
-        data, known = _data(array), self._sent.get(slot)
-        if known is None or known[0] is not array:
+        data, form, known = _data(array), (array.dtype, array.shape), self._sent.get(slot)
+        if known is None or known[0] is not array or known[1] != form:
             copy = array.copy()
-        elif known[1] == data:
-            return known[2]
+        elif known[2] == data:
+            return known[3]
         else:
-            copy = known[2]
+            copy = known[3]
             copy[...] = array
-        self._sent[slot] = array, data, copy
+        self._sent[slot] = array, form, data, copy
         return copy
 
 

@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import os
 import queue
-import shutil
 import signal
 import socket
 import subprocess
@@ -20,7 +19,7 @@ from typing import IO, Any, TypeAlias, cast
 
 from coevo.errors import RunError, UserError
 from coevo.places import interpreter
-from coevo.sandbox import wire
+from coevo.sandbox import processes, wire
 
 _START_SECONDS = 60.0
 _CLOSE_SECONDS = 10.0
@@ -204,4 +203,5 @@ class Connection:
             self._reader.join()
         self._channel.close()
         self._log.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            processes.remove(self._folder)

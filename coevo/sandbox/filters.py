@@ -2,7 +2,7 @@
 
 The filter names what is refused, so that whatever Python and numpy need works: what reaches other processes or the
 kernel's own programs, keys that outlive a candidate, memory that no limit counts, mounts and namespaces, and sockets
-but those between processes of one machine. A call of another architecture ends the process.
+altogether. A call of another architecture ends the process.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import struct
 from coevo.sandbox import linux
 
 _ALLOW, _REFUSE, _KILL = 0x7FFF_0000, 0x0005_0000, 0x8000_0000
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
+_LOAD, _AND, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _FOURTH_ARGUMENT = 0, 4, 16, 40
 _X32 = 0x4000_0000
 _NEW_NAMESPACES = 0x7E02_0080
-_AF_UNIX = 1
+_SHARED_ANONYMOUS = 0x21
 _JOIN_SESSION_KEYRING = 1
 _CAPABILITIES = 0x2008_0522
 
-# By architecture: what it is called in a filter, and the numbers of clone, socket and keyctl.
-_MACHINES = {"x86_64": (0xC000_003E, 56, 41, 250), "aarch64": (0xC000_00B7, 220, 198, 219)}
+# By architecture: what it is called in a filter, and the numbers of clone, mmap and keyctl.
+_MACHINES = {"x86_64": (0xC000_003E, 56, 9, 250), "aarch64": (0xC000_00B7, 220, 222, 219)}
 # Numbers for x86_64 and aarch64.
 _REFUSED: dict[str, tuple[int, int]] = {
     # Keys, which stay when a candidate has ended.
@@ -32,7 +32,8 @@ _REFUSED: dict[str, tuple[int, int]] = {
     # Memory that no limit counts.
     "memfd_create": (319, 279), "memfd_secret": (447, 447), "shmget": (29, 194), "msgget": (68, 186),
     "semget": (64, 190), "mq_open": (240, 180), "userfaultfd": (323, 282),
-    # Other processes.
+    # Other processes, on this machine and elsewhere; pairs of sockets are left.
+    "socket": (41, 198),
     "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271),
     "process_madvise": (440, 440), "pidfd_getfd": (438, 438), "kcmp": (312, 272),
     # Namespaces and mounts.
@@ -64,7 +65,7 @@ def program() -> bytes:
     Raises:
         OSError: `ENOSYS`, nobody has written one for this machine.
     """
-    architecture, clone, socket, _ = _machine()
+    architecture, clone, mmap, _ = _machine()
     place = list(_MACHINES).index(platform.machine())
 
     def unless(test: int, value: int, action: int) -> list[tuple[int, int, int, int]]:
@@ -77,9 +78,10 @@ def program() -> bytes:
     # Its flags lie in memory, where a filter cannot look; without it the C library takes clone.
     steps += unless(_EQUAL, _CLONE3, _REFUSE | errno.ENOSYS)
     steps += [(_EQUAL, 0, 3, clone), (_LOAD, 0, 0, _FIRST_ARGUMENT)]
-    steps += [(_ANY_BIT, 5, 0, _NEW_NAMESPACES), (_RETURN, 0, 0, _ALLOW)]
-    steps += [(_EQUAL, 0, 2, socket), (_LOAD, 0, 0, _FIRST_ARGUMENT), (_EQUAL, 0, 1, _AF_UNIX)]
-    steps += [(_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _REFUSE | errno.EPERM)]
+    steps += [(_ANY_BIT, 6, 0, _NEW_NAMESPACES), (_RETURN, 0, 0, _ALLOW)]
+    # Memory that is shared and of no file: what of it is not resident at the moment nobody counts.
+    steps += [(_EQUAL, 0, 3, mmap), (_LOAD, 0, 0, _FOURTH_ARGUMENT), (_AND, 0, 0, _SHARED_ANONYMOUS)]
+    steps += [(_EQUAL, 1, 0, _SHARED_ANONYMOUS), (_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _REFUSE | errno.EPERM)]
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
 
 

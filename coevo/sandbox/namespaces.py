@@ -35,7 +35,7 @@ _SYSTEM = (
     "/etc/ld.so.cache",
     "/etc/localtime",
 )
-_DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
+_DEVICES = ("/dev/null", "/dev/random", "/dev/urandom")
 _LOCKED = {
     os.ST_NOSUID: linux.MS_NOSUID,
     getattr(os, "ST_NODEV", 4): linux.MS_NODEV,

@@ -56,6 +56,10 @@ def load_problem(file: Path) -> Problem:
     missing = [function for function in _FUNCTIONS if not callable(getattr(module, function, None))]
     if missing:
         raise UserError(f"problem {str(file)!r} defines no function {', '.join(map(repr, missing))}")
+    if "__getattr__" in vars(module):
+        raise UserError(
+            f"problem {str(file)!r} defines __getattr__, by which it has whatever is asked for; take it out"
+        )
     for name in _OPTIONAL:
         if not callable(getattr(module, name, len)):
             raise UserError(

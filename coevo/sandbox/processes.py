@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 import resource
+import secrets
 import signal
 import time
 from dataclasses import dataclass
@@ -51,6 +52,16 @@ def _parse(stat: bytes) -> Process:
     fields = stat[stat.rindex(b")") + _FIELDS_AFTER_NAME :].split()
     own, waited = (sum(map(int, fields[place : place + 2])) / _TICKS for place in (11, 13))
     return Process(int(fields[1]), own, waited, int(fields[21]) * _PAGE)
+
+
+def owners(proc: int | None) -> dict[int, int]:
+    """The user of each process in sight."""
+    found: dict[int, int] = {}
+    for name in os.listdir(proc) if proc is not None else ():
+        if name.isdigit():
+            with contextlib.suppress(OSError):
+                found[int(name)] = os.stat(name, dir_fd=proc).st_uid
+    return found
 
 
 def tree(root: int, processes: dict[int, Process]) -> list[int]:
@@ -113,8 +124,9 @@ def remove(folder: str) -> None:
 
     Folders in it are emptied into it and then removed, so that no path becomes long and no call nests.
     """
-    numbers = itertools.count()
+    numbers, mark = itertools.count(), secrets.token_hex(8)
     with contextlib.suppress(FileNotFoundError):
+        os.chmod(folder, 0o700)
         while entries := list(os.scandir(folder)):
             for entry in entries:
                 if not entry.is_dir(follow_symlinks=False):
@@ -124,6 +136,6 @@ def remove(folder: str) -> None:
                 for inner in list(os.scandir(entry.path)):
                     if inner.is_dir(follow_symlinks=False):
                         os.chmod(inner.path, 0o700)  # moving it writes into it
-                    os.rename(inner.path, os.path.join(folder, f"coevo-{next(numbers)}"))
+                    os.rename(inner.path, os.path.join(folder, f"{mark}-{next(numbers)}"))
                 os.rmdir(entry.path)
         os.rmdir(folder)

@@ -43,7 +43,10 @@ class Bar:
 
 def mean(values: Sequence[float]) -> float:
     """The objective of a candidate that has `values` on the instances."""
-    return round(math.fsum(values) / len(values), DECIMALS)
+    try:
+        return round(math.fsum(values) / len(values), DECIMALS)
+    except OverflowError:  # of the sum, not of the mean
+        return round(math.fsum(value / len(values) for value in values), DECIMALS)
 
 
 def stages(instances: int) -> tuple[int, ...]:

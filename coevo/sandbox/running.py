@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from coevo.sandbox.limits import MEGABYTE, Limits
@@ -120,17 +121,21 @@ class Running:
             with contextlib.suppress(OSError):
                 os.kill(self.player, signal.SIGKILL)
 
-    def measure(self, table: dict[int, Process], shared: dict[int, int], limits: Limits) -> str | None:
+    def measure(
+        self, table: dict[int, Process], shared: dict[int, int], orphans: Iterable[int], limits: Limits
+    ) -> str | None:
         """Which limit it is over, if any.
 
         Args:
             table: all processes.
             shared: by first process, the memory in bytes that it was forked with.
+            orphans: processes of the candidate that may be no descendants of its first one any more.
             limits: that hold.
         """
         memory, whole = 0, 0.0
         for first in filter(None, (self.player, self.solver)):
-            for pid in tree(first, table):
+            members = tree(first, table)
+            for pid in {*members, *orphans} if first == self.player else members:
                 process = table.get(pid)
                 if process is not None:
                     memory += max(0, process.resident_bytes - shared[first])

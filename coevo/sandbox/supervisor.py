@@ -195,11 +195,16 @@ class Supervisor:
             return
         self._measured = now
         table = processes.table(self._around.proc)
+        # In a process namespace a candidate's first process adopts its orphans; elsewhere its user gives them away.
+        apart = self._around.isolation["user"] and not self._around.isolation["processes"]
+        owners = processes.owners(self._around.proc) if apart else {}
         for candidate in self._running.values():
+            user = self._around.user(candidate.slot)
+            orphans = [pid for pid, owner in owners.items() if owner == user]
             shared = {candidate.solver: self._around.resident_bytes}
             if candidate.player is not None:
                 shared[candidate.player] = self._nursery.resident_bytes
-            if reason := candidate.measure(table, shared, self._limits):
+            if reason := candidate.measure(table, shared, orphans, self._limits):
                 candidate.kill(reason)
 
     def _reap(self) -> None:

@@ -1,73 +1,77 @@
-"""Which sources need no process of their own beside `solve`, because nothing that they say can reach it.
+"""Which sources need no process of their own beside `solve`: those that can only compute with numbers.
 
-A candidate that shares the interpreter with `solve` may walk to it: over frames, modules, classes, attributes. A source
-is *vetted* where it has no means for that: it consists of functions, loops and expressions; each attribute that it
-names is on a list of methods and functions that only compute, and so is each name that it does not define itself; it
-has no classes, decorators, generators, `with` or names that begin with two underscores, and assigns to no attribute.
-Modules are stand-ins that hold the listed functions and nothing else. What it is given and what it gives are
-copies. Whatever is not on the lists is not forbidden: it goes to a process of its own, with the same outcome.
+A candidate that shares the interpreter with `solve` may walk to it: over frames, modules, classes, attributes, memory.
+A source is *vetted* where it has no means for any of that, because of what it may hold:
 
-Left out on purpose, besides all that looks into objects: `np.empty` and `where=`, which show memory that others freed;
-`np.random` and `random`, whose state `solve` may share; `np.seterr` and the like, whose state it does share; `view`,
-`data` and strides; `str.format`, which reads attributes; `print` to another file needs an object that it cannot get.
+- **No text.** Names of attributes, formats, types of structured arrays: all of them begin with a text. A text may
+  stand as a docstring, in an exception that is raised, as one of a few words that say how to sort, or under a name that
+  is never read.
+- **No function as a value.** A function of numpy, of Python or of its own is called where it is named, and can neither
+  be kept nor handed on; but for a `lambda` as the `key` of a sort.
+- **No attribute but a few.** `shape`, `size`, `ndim`, `T`, constants of numpy and math; and methods, where they are
+  called, of arrays, lists, dictionaries and sets.
+- **Listed names alone.** Functions that compute (`coevo.sandbox.allowances`), with no keyword beyond `axis` and the
+  like: none that leaves memory as it was (`np.empty`, `where`, `out`), or whose state `solve` shares (`np.random`,
+  `np.seterr`). A type for an array is `float`, `int`, `bool` or one of numpy's, by its name.
+- No class, decorator, generator function, `with`, `match`, no name with two underscores in front.
+
+So its values are numbers, arrays of them, and containers. Modules are stand-ins that hold the listed functions. What it
+is given and what it gives are copies. What is not vetted is not refused: it gets a process of its own, with the same
+outcome.
 """
 
 from __future__ import annotations
 
 import ast
-import bisect
 import builtins
-import copy
-import functools
-import heapq
 import itertools
 import math
-from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from coevo.sandbox.allowances import BUILTINS, METHODS, NUMPY
+from coevo.sandbox.allowances import (
+    BUILTINS,
+    CONSTANTS,
+    EXCEPTIONS,
+    ITERTOOLS,
+    KEYWORDS,
+    MATH,
+    METHODS,
+    NUMPY,
+    TYPES,
+    VALUES,
+    WORDS,
+)
 
 _LONGEST = 1 << 16
-
+_DEEPEST = 60
+"""Levels of a tree; what walks through it calls itself for each."""
 _TYPING = frozenset(
     ["Any", "Callable", "Dict", "Iterable", "List", "Mapping", "Optional", "Sequence", "Set", "Tuple", "Union"]
 )
-_ANNOTATED = frozenset({"ndarray", "integer", "floating", "number", "float64", "int64"})
+_ANNOTATED = frozenset({"ndarray", "integer", "floating", "number", *TYPES})
 _NODES = (
     ast.Module, ast.FunctionDef, ast.arguments, ast.arg, ast.Return, ast.Delete, ast.Assign, ast.AugAssign,
     ast.AnnAssign, ast.For, ast.While, ast.If, ast.Raise, ast.Try, ast.Assert, ast.Global, ast.Nonlocal, ast.Expr,
     ast.Pass, ast.Break, ast.Continue, ast.BoolOp, ast.NamedExpr, ast.BinOp, ast.UnaryOp, ast.Lambda, ast.IfExp,
     ast.Dict, ast.Set, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Compare, ast.Call,
-    ast.FormattedValue, ast.JoinedStr, ast.Constant, ast.Attribute, ast.Subscript, ast.Starred, ast.Name, ast.List,
-    ast.Tuple, ast.Slice, ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop, ast.comprehension,
-    ast.ExceptHandler, ast.keyword, ast.Import, ast.ImportFrom, ast.alias,
+    ast.Constant, ast.Attribute, ast.Subscript, ast.Starred, ast.Name, ast.List, ast.Tuple, ast.Slice,
+    ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop, ast.comprehension, ast.ExceptHandler,
+    ast.keyword, ast.Import, ast.ImportFrom, ast.alias,
 )  # fmt: skip
-
-
-def _listed(module: ModuleType) -> SimpleNamespace:
-    """A stand-in for a module that only computes."""
-    public = {name: value for name, value in vars(module).items() if not name.startswith("_")}
-    return SimpleNamespace(**{name: value for name, value in public.items() if not isinstance(value, ModuleType)})
-
 
 _MODULES: Mapping[str, SimpleNamespace] = {
     "numpy": SimpleNamespace(
-        **{name: getattr(np, name) for name in NUMPY if hasattr(np, name)},
+        **{name: getattr(np, name) for name in (*NUMPY, *CONSTANTS, *TYPES) if hasattr(np, name)},
         linalg=SimpleNamespace(norm=np.linalg.norm),
     ),
-    "math": _listed(math),
-    "itertools": _listed(itertools),
-    "heapq": _listed(heapq),
-    "bisect": _listed(bisect),
-    "collections": SimpleNamespace(Counter=Counter, defaultdict=defaultdict, deque=deque),
-    "functools": SimpleNamespace(reduce=functools.reduce),
-    "copy": SimpleNamespace(copy=copy.copy, deepcopy=copy.deepcopy),
+    "math": SimpleNamespace(**{name: getattr(math, name) for name in (*MATH, *CONSTANTS) if hasattr(math, name)}),
+    "itertools": SimpleNamespace(**{name: getattr(itertools, name) for name in ITERTOOLS}),
 }
-_ATTRIBUTES = frozenset([*METHODS, *(name for module in _MODULES.values() for name in vars(module)), "norm"])
+_CALLED = frozenset([*METHODS, *TYPES, "norm", *(name for module in _MODULES.values() for name in vars(module))])
 _STAND_INS = "__modules"
 
 
@@ -78,92 +82,198 @@ def vetted(source: bytes) -> ast.Module | None:
     try:
         tree = ast.parse(source.decode())
         _Vetting(tree)
-    except (_NotPlainError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return ast.fix_missing_locations(_Replacing().visit(tree))
+    except (_NotVettedError, SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    return ast.fix_missing_locations(_Replacing().visit(tree))
 
 
 def namespace() -> dict[str, Any]:
     """The globals of a vetted source: the builtins that it may name."""
-    known = {name: getattr(builtins, name) for name in BUILTINS}
+    known = {name: getattr(builtins, name) for name in (*BUILTINS, *EXCEPTIONS)}
     # numpy imports parts of itself when they are first called, by the builtins of whoever calls; no source can name it.
     known["__import__"] = __import__
     return {"__name__": "candidate", "__builtins__": {**known, _STAND_INS: _MODULES}}
 
 
-class _NotPlainError(Exception):
+class _NotVettedError(Exception):
     """It has something that is on no list."""
 
 
 def _demand(condition: bool) -> None:
     if not condition:
-        raise _NotPlainError
+        raise _NotVettedError
 
 
 class _Vetting:
     """Goes over a tree once; raises where it is not vetted."""
 
     def __init__(self, tree: ast.Module) -> None:
+        self._typing: set[str] = set()
+        self._modules: set[str] = set()
+        self._functions: set[str] = set()
         self._imported: set[str] = set()
+        self._values: set[str] = set()
+        self._unread: set[str] = set()
+        self._allowed: set[int] = set()
+        """Nodes that may stand where they stand, though they could not elsewhere."""
         annotations = [annotation for node in ast.walk(tree) for annotation in _annotations(node)]
         inside = {id(node) for annotation in annotations for node in ast.walk(annotation)}
         nodes = [node for node in ast.walk(tree) if id(node) not in inside]
+        _demand(_depth(tree) <= _DEEPEST)
         for node in nodes:
-            _demand(isinstance(node, _NODES))
+            _demand(isinstance(node, _NODES) and not any(name.startswith("__") for name in _named(node)))
+            self._bind(node)
+        # One name for one kind of thing, and none of Python's own.
+        bound = (self._modules, self._functions, self._imported, self._values, self._unread, self._typing)
+        _demand(sum(map(len, bound)) == len(set[str]().union(*bound)))
+        _demand(not any(hasattr(builtins, name) for names in bound for name in names))
+        for node in nodes:
+            self._place(node)
+        for node in nodes:
             self._look(node)
-        bound = {name for node in nodes for name in _bound(node)}
-        # One that is a builtin elsewhere in the source would be missing there.
-        _demand(not any(hasattr(builtins, name) and name not in BUILTINS for name in bound))
-        for node in nodes:
-            if isinstance(node, ast.Name):
-                _demand(node.id in bound or node.id in BUILTINS)
         for annotation in annotations:
-            self._annotation(annotation, bound | self._imported)
+            self._annotation(annotation)
 
-    def _look(self, node: ast.AST) -> None:
-        for name in _named(node):
-            _demand(not name.startswith("__"))
+    def _bind(self, node: ast.AST) -> None:
+        """Sort the names that are given a value by what it is."""
         match node:
-            case ast.Attribute():
-                _demand(isinstance(node.ctx, ast.Load) and node.attr in _ATTRIBUTES)
+            case ast.Import(names=names):
+                _demand(all(alias.name in _MODULES for alias in names))
+                self._modules |= {alias.asname or alias.name for alias in names}
+            case ast.ImportFrom(module="typing" | "collections.abc", level=0, names=names):
+                _demand(all(alias.name in _TYPING and alias.asname is None for alias in names))
+                self._typing |= {alias.name for alias in names}
+            case ast.ImportFrom(module="__future__", level=0, names=[ast.alias(name="annotations")]):
+                pass
+            case ast.ImportFrom(module=module, level=0, names=names):
+                known = vars(_MODULES.get(module or "", SimpleNamespace()))
+                _demand(all(callable(known.get(alias.name)) for alias in names))
+                self._imported |= {alias.asname or alias.name for alias in names}
+            case ast.ImportFrom():
+                raise _NotVettedError
             case ast.FunctionDef():
                 _demand(not node.decorator_list)
-            case ast.keyword():
-                # A ufunc leaves what is not `where` as the memory was.
-                _demand(node.arg is not None and node.arg != "where")
-            case ast.Import():
-                _demand(all(alias.name in _MODULES for alias in node.names))
-            case ast.ImportFrom():
-                self._import(node)
+                self._functions.add(node.name)
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str()) as text):
+                self._unread.add(name)
+                self._allowed.add(id(text))
+                self._allowed.add(id(node.targets[0]))
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+                if id(node) not in self._allowed:
+                    self._values.add(name)
             case _:
                 pass
 
-    def _import(self, node: ast.ImportFrom) -> None:
-        _demand(node.level == 0)
-        if node.module == "__future__":
-            _demand([alias.name for alias in node.names] == ["annotations"])
-        elif node.module in ("typing", "collections.abc"):
-            _demand(all(alias.name in _TYPING and alias.asname is None for alias in node.names))
-            self._imported.update(alias.name for alias in node.names)
-        else:
-            known = vars(_MODULES.get(node.module or "", SimpleNamespace()))
-            _demand(all(alias.name in known for alias in node.names))
+    def _place(self, node: ast.AST) -> None:
+        """Note what may stand in this node."""
+        match node:
+            case ast.Expr(value=ast.Constant(value=str()) as text):
+                self._allowed.add(id(text))
+            case ast.Raise(exc=ast.Call(func=ast.Name(id=name) as raised, args=arguments, keywords=[])):
+                _demand(name in EXCEPTIONS)
+                self._allowed |= {id(raised), *(id(each) for each in arguments if isinstance(each, ast.Constant))}
+            case ast.Raise(exc=ast.Name(id=name) as raised) if name in EXCEPTIONS:
+                self._allowed.add(id(raised))
+            case ast.ExceptHandler(type=caught):
+                kinds = caught.elts if isinstance(caught, ast.Tuple) else [caught] if caught is not None else []
+                _demand(node.name is None and all(isinstance(k, ast.Name) and k.id in EXCEPTIONS for k in kinds))
+                self._allowed |= {id(kind) for kind in kinds}
+            case ast.Call(func=ast.Name(id="float"), args=[ast.Constant(value="inf" | "-inf" | "nan") as text]):
+                self._allowed |= {id(node.func), id(text)}
+            case ast.Call() if id(node.func) not in self._allowed:
+                self._call(node)
+            case ast.Attribute(value=ast.Name(id=name) as module) if name in self._modules:
+                self._allowed.add(id(module))
+            case ast.Attribute(value=ast.Attribute(value=ast.Name(id=name), attr="linalg") as linalg):
+                if name in self._modules and node.attr == "norm":
+                    self._allowed.add(id(linalg))
+            case _:
+                pass
 
-    def _annotation(self, annotation: ast.expr, known: set[str]) -> None:
+    def _call(self, node: ast.Call) -> None:
+        function = node.func
+        match function:
+            case ast.Name(id=name):
+                _demand(name in self._functions or name in self._imported or name in BUILTINS)
+            case ast.Attribute(attr=name):
+                _demand(name in _CALLED or name == "astype")
+            case _:
+                raise _NotVettedError
+        self._allowed.add(id(function))
+        types = [argument for argument in node.args if self._is_type(argument)]
+        if isinstance(function, ast.Attribute) and function.attr == "astype":
+            _demand(len(node.args) == len(types) == 1 and not node.keywords)
+        own = isinstance(function, ast.Name) and function.id in self._functions
+        for keyword in node.keywords:
+            if own:
+                _demand(keyword.arg is not None)
+            elif keyword.arg == "dtype":
+                _demand(self._is_type(keyword.value))
+                types.append(keyword.value)
+            elif keyword.arg == "key" and isinstance(keyword.value, ast.Lambda):
+                self._allowed.add(id(keyword.value))
+            elif keyword.arg in WORDS and isinstance(keyword.value, ast.Constant):
+                _demand(keyword.value.value in WORDS[keyword.arg])
+                self._allowed.add(id(keyword.value))
+            else:
+                _demand(keyword.arg in KEYWORDS)
+        if not own:
+            self._allowed |= {id(kind) for kind in types}
+
+    def _is_type(self, node: ast.expr) -> bool:
+        match node:
+            case ast.Name(id=name):
+                return name in ("int", "float", "bool")
+            case ast.Attribute(value=ast.Name(id=name), attr=kind):
+                return name in self._modules and kind in TYPES
+            case _:
+                return False
+
+    def _look(self, node: ast.AST) -> None:
+        """Refuse what stands where it may not."""
+        if id(node) in self._allowed:
+            return
+        match node:
+            case ast.Attribute(value=ast.Name(id=name)) if name in self._modules:
+                _demand(isinstance(node.ctx, ast.Load) and node.attr in CONSTANTS)
+            case ast.Attribute():
+                _demand(isinstance(node.ctx, ast.Load) and node.attr in VALUES)
+            case ast.Name(ctx=ast.Load()):
+                _demand(node.id in self._values)
+            case ast.Constant(value=value):
+                _demand(value is None or value is ... or isinstance(value, int | float | complex))
+            case ast.Lambda():
+                raise _NotVettedError
+            case ast.Starred(ctx=ast.Load()):
+                pass
+            case _:
+                pass
+
+    def _annotation(self, annotation: ast.expr) -> None:
         """Annotations are left out, so they may hold what could not fail if they were evaluated."""
         match annotation:
             case ast.Constant(value=value) if value is None or value is ... or isinstance(value, str):
                 pass
             case ast.Name(id=name):
-                _demand(name in known or name in BUILTINS)
+                _demand(name in self._typing or name in ("int", "float", "bool", "str", "list", "dict", "tuple", "set"))
             case ast.Attribute(value=ast.Name(id=name), attr=attribute):
-                _demand(name in known and attribute in _ANNOTATED)
+                _demand(name in self._modules and attribute in _ANNOTATED)
             case ast.Subscript(value=ast.Name(id=name), slice=inner):
-                _demand(name in _TYPING or name in ("list", "dict", "tuple", "set"))
+                _demand(name in self._typing or name in ("list", "dict", "tuple", "set"))
                 for part in inner.elts if isinstance(inner, ast.Tuple | ast.List) else [inner]:
-                    self._annotation(part, known)
+                    self._annotation(part)
             case _:
-                raise _NotPlainError
+                raise _NotVettedError
+
+
+def _depth(tree: ast.AST) -> int:
+    """Levels of a tree, found without a call for each."""
+    level: list[ast.AST] = [tree]
+    depth = 0
+    while level and depth <= _DEEPEST:
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        depth += 1
+    return depth
 
 
 def _annotations(node: ast.AST) -> Iterator[ast.expr]:
@@ -183,21 +293,6 @@ def _named(node: ast.AST) -> Iterator[str]:
         yield from node.names
 
 
-def _bound(node: ast.AST) -> Iterator[str]:
-    """Names that a node gives a value to."""
-    match node:
-        case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) | ast.FunctionDef(name=name):
-            yield name
-        case ast.ExceptHandler(name=str(name)):
-            yield name
-        case ast.Import(names=names):
-            yield from (alias.asname or alias.name for alias in names)
-        case ast.ImportFrom(module=module, names=names) if module in _MODULES:
-            yield from (alias.asname or alias.name for alias in names)
-        case _:
-            pass
-
-
 class _Replacing(ast.NodeTransformer):
     """Puts stand-ins in the place of modules, and leaves annotations out."""
 
@@ -205,10 +300,11 @@ class _Replacing(ast.NodeTransformer):
         return [_assigned(node, alias.asname or alias.name, _stand_in(alias.name)) for alias in node.names]
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> list[ast.stmt] | ast.stmt:
-        if node.module is None or node.module not in _MODULES:
+        module = node.module
+        if module is None or module not in _MODULES:
             return ast.copy_location(ast.Pass(), node)
         return [
-            _assigned(node, alias.asname or alias.name, ast.Attribute(_stand_in(node.module), alias.name, ast.Load()))
+            _assigned(node, alias.asname or alias.name, ast.Attribute(_stand_in(module), alias.name, ast.Load()))
             for alias in node.names
         ]
 

@@ -13,7 +13,6 @@ import gc
 import importlib
 import os
 import random
-import shutil
 import signal
 import socket
 import sys
@@ -58,7 +57,8 @@ def main() -> None:
         channel.detach()
         guard(run, zygote)
         # The run does the same, if it lives.
-        shutil.rmtree(str(first[0]["folder"]), ignore_errors=True)
+        with contextlib.suppress(OSError):
+            processes.remove(str(first[0]["folder"]))
         return
     try:
         if sys.platform == "linux":

@@ -65,7 +65,7 @@ class HoleTable(_Strict):
 
 
 _LIMITS = Limits()
-Seconds: TypeAlias = Annotated[float, pydantic.Field(gt=0, allow_inf_nan=False)]
+Seconds: TypeAlias = Annotated[float, pydantic.Field(gt=0, le=1e6, allow_inf_nan=False)]
 
 
 class LimitsTable(_Strict):
@@ -79,11 +79,11 @@ class LimitsTable(_Strict):
     cpu_seconds: Seconds = _LIMITS.cpu_seconds
     held_out_cpu_seconds: dict[str, Seconds] | Seconds | None = None
     wall_seconds: Seconds | None = None
-    memory_mb: int = pydantic.Field(default=_LIMITS.memory_mb, gt=0)
-    output_kb: int = pydantic.Field(default=_LIMITS.output_kb, gt=0)
-    file_mb: int = pydantic.Field(default=_LIMITS.file_mb, gt=0)
-    processes: int = pydantic.Field(default=_LIMITS.processes, gt=0)
-    author_seconds: float = pydantic.Field(default=_LIMITS.author_seconds, gt=0)
+    memory_mb: int = pydantic.Field(default=_LIMITS.memory_mb, gt=0, le=1 << 24)
+    output_kb: int = pydantic.Field(default=_LIMITS.output_kb, gt=0, le=1 << 24)
+    file_mb: int = pydantic.Field(default=_LIMITS.file_mb, gt=0, le=1 << 24)
+    processes: int = pydantic.Field(default=_LIMITS.processes, gt=0, le=1 << 12)
+    author_seconds: Seconds = _LIMITS.author_seconds
 
 
 class ReferenceTable(_Strict):

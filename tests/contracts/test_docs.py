@@ -162,14 +162,10 @@ def test_a_wrong_answer_has_the_status_that_the_page_gives(task, answer, status)
     assert task.judge(answer, "train").status == status
 
 
-@pytest.mark.parametrize("order", ["[0] * 40", "[0]", "'all'", "[float(n) for n in range(40)]"])
+@pytest.mark.parametrize("order", [[0] * 40, [0], "all", [float(n) for n in range(40)]])
 def test_an_order_that_is_none_is_an_invalid_solution(one_machine, order):
-    patch = (
-        "import sys\nfor name, module in list(sys.modules.items()):\n    if name.startswith('coevo_problem'):\n"
-        f"        module.solve = lambda *_: {order}\n"
-    )
     with Evaluator(one_machine, "train", "next_job", workers=1) as evaluator:
-        evaluation = evaluator.evaluate((one_machine / "template.py").read_text() + patch)
+        evaluation = evaluator.value([order] * evaluator.author.instances)
     assert evaluation.status == "invalid_solution", evaluation
 
 

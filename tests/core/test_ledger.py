@@ -166,7 +166,7 @@ def test_where_nothing_can_be_noted_nothing_is_asked(monkeypatch):
             self._notes.close()
             self._notes = open("/dev/full", "ab", buffering=0)  # noqa: SIM115 - closed by its owner
 
-    monkeypatch.setattr("coevo.folder.AskedChunks", Full)
+    monkeypatch.setattr("coevo.store.AskedChunks", Full)
     world = World()
     with pytest.raises(RunError, match=r"writing failed: .*No space left on device; go on with: coevo resume a"):
         coevo.run(config(), plugins(world))

@@ -95,6 +95,11 @@ BREAKAGES = [
     ("cpu_seconds = 10.0", "cpu_second = 10.0", "key 'limits': unknown key 'cpu_second'; did you mean 'cpu_seconds'?"),
     ("cpu_seconds = 10.0", "cpu_seconds = 0", "key 'limits.cpu_seconds' got 0: input should be greater than 0"),
     ("memory_mb = 512", "memory_mb = -1", "key 'limits.memory_mb' got -1: input should be greater than 0"),
+    (
+        "memory_mb = 512",
+        "memory_mb = 99999999",
+        "key 'limits.memory_mb' got 99999999: input should be less than or equal",
+    ),
     ("[holes.expression]", "[holes.expresion]", "key 'holes.expresion' got 'expresion'; did you mean 'expression'?"),
     ("value = 7.00437", "value = nan", "finite number"),
     ('train = "train"', 'search = "train"', "[splits] has no 'train'"),

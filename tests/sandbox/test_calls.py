@@ -165,7 +165,26 @@ def test_an_array_that_is_given_again_is_the_same_object_and_follows_its_changes
     assert array[0] == 0.0
 
 
-@pytest.mark.parametrize("value", [object(), print, np.array([object()]), [{"a": object()}], np.array(["x"])])
+@pytest.mark.parametrize("take", ["sent", "copied"])
+def test_an_array_whose_shape_or_type_has_changed_arrives_as_it_is_now(take: str) -> None:
+    arguments, received, copies = Arguments(), Received(), Copies()
+
+    def arrives(array: Any) -> Any:
+        return copies.take(0, array) if take == "copied" else call(arguments, received, array)[0][0]
+
+    array = np.arange(4.0)
+    same(arrives(array), array)
+    array.shape = (2, 2)
+    same(arrives(array), array)
+    array.dtype = np.int64
+    same(arrives(array), array)
+    array += 1
+    same(arrives(array), array)
+
+
+@pytest.mark.parametrize(
+    "value", [np.ones(1, "i8,i8")[0], object(), print, np.array([object()]), [{"a": object()}], np.array(["x"])]
+)
 def test_an_argument_that_cannot_be_sent_is_named(value: Any) -> None:
     with pytest.raises(TypeError, match=r"an? "):
         Arguments().pack("f", [value], {})

@@ -67,6 +67,7 @@ REFUSED = {
     "namespaces": "libc.unshare(0x10000000)",
     "mounts": "libc.mount(b'none', b'/', b'tmpfs', 0, None)",
     "shared memory": "libc.shmget(0, 4096, 0o1600)",
+    "shared memory of no file": "libc.mmap(None, ctypes.c_size_t(4096), 3, 0x21, -1, ctypes.c_long(0))",
     "a process in a namespace": "libc.syscall(ctypes.c_long({clone}), ctypes.c_ulong(0x10000011), 0, 0, 0, 0)",
 }
 
@@ -84,11 +85,12 @@ def test_the_kernel_refuses(name: str, sandbox: Sandbox) -> None:
     assert outcome.value == [[-1, 1]], outcome
 
 
-@pytest.mark.parametrize("family", ["AF_INET", "AF_INET6", "AF_NETLINK", "AF_VSOCK", "AF_ALG", "AF_PACKET"])
-def test_there_are_no_sockets_but_those_of_one_machine(family: str, sandbox: Sandbox) -> None:
+@pytest.mark.parametrize("family", ["AF_UNIX", "AF_INET", "AF_INET6", "AF_NETLINK", "AF_VSOCK", "AF_ALG", "AF_PACKET"])
+def test_there_are_no_sockets_but_pairs(family: str, sandbox: Sandbox) -> None:
     if not sandbox.isolation["system_calls"]:
         pytest.skip("this kernel filters no calls")
-    source = f"import socket\ndef f(n):\n    socket.socketpair()\n    socket.socket(socket.{family}, socket.SOCK_RAW)\n"
+    kind = "SOCK_STREAM" if family == "AF_UNIX" else "SOCK_RAW"
+    source = f"import socket\ndef f(n):\n    socket.socketpair()\n    socket.socket(socket.{family}, socket.{kind})\n"
 
     assert "PermissionError" in sandbox.run(source).message
 
@@ -175,6 +177,33 @@ def test_processor_time_of_children_that_nobody_waits_for_counts(namespaces: boo
     assert "CPU" in outcome.message
 
 
+ORPHANS = """
+import os, time
+for _ in range(6):
+    if os.fork() == 0:
+        if os.fork(): os._exit(0)
+        {work}
+        time.sleep(1000)
+        os._exit(0)
+for _ in range(6): os.wait()
+time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("namespaces", [True, False])
+@pytest.mark.parametrize(
+    ("work", "status"), [("while True: pass", "timeout"), ("x = bytearray(b'x') * (60 << 20)", "out_of_memory")]
+)
+def test_orphans_count_too(namespaces: bool, work: str, status: str, folder: Path) -> None:
+    limits = replace(SMALL if status == "timeout" else AMPLE, wall_seconds=600.0, memory_mb=200)
+    with Sandbox(
+        folder / "evaluate.py", "train", entry="f", limits=limits, workers=1, namespaces=namespaces
+    ) as sandbox:
+        if not (sandbox.isolation["measured_trees"] and (sandbox.isolation["processes"] or sandbox.isolation["user"])):
+            pytest.skip("this system does not show processes, or refuses forks")
+        assert sandbox.run(ORPHANS.format(work=work)).status == status
+
+
 def test_what_solve_cannot_send_is_the_authors_mistake_and_names_it(folder: Path) -> None:
     with Evaluator(folder, "train", "f", limits=AMPLE, options={"what": "object"}) as evaluator:
         for source in ("def f(n): return 1", "import os\ndef f(n): return 1"):
@@ -220,6 +249,11 @@ def test_a_folder_nested_beyond_reason_is_removed(tmp_path: Path) -> None:
     finally:
         os.fchdir(home)
         os.close(home)
+
+    for number in range(3):  # names such as those that it is given while it is emptied
+        (made / f"coevo-{number}" / "x").mkdir(parents=True)
+        (made / f"coevo-{number}" / "file").write_text("")
+    made.chmod(0o000)
 
     remove(str(made))
 

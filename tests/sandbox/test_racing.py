@@ -227,6 +227,11 @@ def test_a_child_that_comes_back_writes_no_stage(counting: Evaluator) -> None:
     assert result(counting.evaluate(source, ANYBODY)) == result(counting.evaluate("def answer(i, size): return [i]"))
 
 
+def test_the_mean_of_what_no_sum_holds_is_still_the_mean() -> None:
+    assert mean([1.7e308, 1.7e308]) == 1.7e308
+    assert mean([1.7e308, -1.7e308]) == 0.0
+
+
 FORGED = {
     "a stage": "os.write(4, b'[[39]]\\n')",
     "all stages and no answer": "os.write(4, b'[[39]]\\n' * 40); os._exit(0)",

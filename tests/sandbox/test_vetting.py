@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coevo.sandbox import Sandbox, vetting
+from coevo.sandbox import Sandbox
 from coevo.sandbox.vetting import namespace, vetted
 from tests.sandbox_limits import AMPLE
 
@@ -74,6 +74,36 @@ REACHING = {
     "a cache of functions": "from functools import lru_cache\ndef f(n): return 1",
     "the module of a stand-in": "import heapq\ndef f(n): return heapq.__dict__",
     "an import inside": "def f(n):\n    import sys\n    return 1",
+    "a copy with a memory": "import numpy as np, copy\ndef f(n): return copy.deepcopy(np, {})",
+    "a copy by another way": "import copy\ndef f(n): return list(map(copy.deepcopy, [n], [{}]))",
+    "a structured array": "import numpy as np\ndef f(n): return np.zeros(1, {'names': ['a'], 'formats': ['O'], 'offsets': [0]})",  # noqa: E501
+    "a structured array by text": "import numpy as np\ndef f(n): return np.zeros(1, 'i8,O')",
+    "a type of arrays by a name": "import numpy as np\ndef f(n):\n    kind = 'O'\n    return np.zeros(1, kind)",
+    "a type of arrays by a method": "import numpy as np\ndef f(n): return np.zeros(1).astype('i8,O')",
+    "a type of arrays by a star": "import numpy as np\ndef f(n): return np.zeros(*[1, 'O'])",
+    "a function as a value": "import numpy as np\ndef f(n):\n    g = np.sqrt\n    return g(n)",
+    "a function handed on": "import numpy as np\ndef f(n): return list(map(np.sqrt, [n]))",
+    "an own function as a value": "def g(): return 1\ndef f(n): return [g]",
+    "a method as a value": "import numpy as np\ndef f(n): return np.zeros(1).astype",
+    "a module as a value": "import numpy as np\ndef f(n): return [np]",
+    "a type as a value": "def f(n): return [int]",
+    "a lambda": "def f(n):\n    g = lambda x: x\n    return g(n)",
+    "an exception as a value": "def f(n):\n    try: 1 / n\n    except ZeroDivisionError as e: return e",
+    "an exception as a value that is made": "def f(n): return ValueError(n)",
+    "a function of numpy that is named as a value": "import numpy as np\ndef f(n): return [np.shape]",
+    "an exception class as a value": "def f(n): return ValueError",
+    "a text": "def f(n): return 'x'",
+    "a text in a list": "def f(n): return ['x']",
+    "a text with a value": "def f(n): return f'{f}'",
+    "a text of something": "def f(n): return str(f)",
+    "a text that is read": "X = 'O'\ndef f(n): return X",
+    "an argument that receives": "import numpy as np\ndef f(n): return np.add(n, n, out=np.zeros(1))",
+    "what is printed": "def f(n): print(n)",
+    "a module's name used twice": "import numpy as np\nnp = 3\ndef f(n): return np.x",
+    "a builtin under a name of its own": "def f(sum): return sum",
+    "an addition of many terms": "x = " + "1 + " * 600 + "1",
+    "a chain of conditions": "def f(n):\n    if n == 0: return 0\n"
+    + "".join(f"    elif n == {k}: return {k}\n" for k in range(600)),
     "a null byte": "def f(n): return 1\0",
     "no Python": "def f(n: return",
     "no UTF-8": "\ud800",
@@ -88,32 +118,39 @@ SOURCES = {
     "a deep exception": "def g(x):\n    return [][x]\n\ndef f(n):\n    return g(n)",
     "an exception of its own words": "def f(n): raise ValueError('so\\nnot')",
     "an exception while it loads": "x = [][1]\ndef f(n): return 1",
-    "a caught exception": "def f(n):\n    try:\n        return 1 / n\n    except ZeroDivisionError as e:\n        return str(e)",  # noqa: E501
+    "a caught exception": "def f(n):\n    try:\n        return 1 / n\n    except (ZeroDivisionError, KeyError):\n        return -1",  # noqa: E501
     "no function": "f = 3",
     "another function": "def g(n): return 1",
-    "a syntax error": "def f(n)\n    return 1",
     "a syntax error of the compiler": "def f(n):\n    return 1\nreturn 2",
     "numpy": "import numpy as np\ndef f(n): return np.arange(n + 2) * np.float32(0.5)",
     "numpy without an alias": "import numpy\nfrom numpy import sqrt\ndef f(n): return numpy.float64(sqrt(n))",
-    "collections": "from collections import Counter, defaultdict, deque\nimport heapq, itertools\ndef f(n):\n"
-    "    d = defaultdict(list)\n    d[1].append(n)\n    q = deque([3, 1])\n    q.appendleft(n)\n    h = list(q)\n"
-    "    heapq.heapify(h)\n    return [h, list(itertools.chain(d[1], [2])), dict(Counter('aab'))]",
-    "math inside": "def f(n):\n    import math\n    from math import floor as g\n    return g(math.pi * n)",
+    "types of arrays": "import numpy as np\ndef f(n): return [np.zeros(2, dtype=float), np.ones(2, np.int64).astype(float), np.array([1], int)]",  # noqa: E501
+    "methods of arrays": "import numpy as np\ndef f(n):\n    x = np.arange(6).reshape(2, 3)\n"
+    "    return [x.sum(axis=1), x.T.shape, x.argsort(axis=1), x.tolist(), x.max(axis=0, keepdims=True)]",
+    "containers": "def f(n):\n    d = {}\n    d.setdefault(1, []).append(n)\n    s = {3, 1}\n    s.add(n)\n"
+    "    q = sorted(s, key=lambda x: -x)\n    q.insert(0, 5)\n    return [q, list(d.items()), max(q, default=0)]",
+    "itertools": "from itertools import pairwise, chain\ndef f(n): return [a - b for a, b in pairwise(chain([n], [3, 5]))]",  # noqa: E501
+    "math inside": "def f(n):\n    import math\n    return math.floor(math.pi * n)",
     "annotations": "from __future__ import annotations\nfrom typing import Optional\nimport numpy as np\n"
-    "def f(n: Optional[int] = None, *, m: np.ndarray = None) -> tuple[int, ...]:\n    x: int = 3\n    y: float\n    return (x, n)",  # noqa: E501
-    "an infinite answer": "def f(n): return float('inf')",
+    "def f(n: Optional[int] = None, *, m: np.ndarray = None) -> tuple[int, ...]:\n    x: int = 3\n    y: float\n"
+    "    return (x, n)",
+    "an infinite answer": "import math\ndef f(n): return math.inf",
     "an answer without end": "def f(n):\n    x = []\n    x.append(x)\n    return x",
-    "a function for an answer": "def f(n): return f",
     "a set for an answer": "def f(n): return {n}",
     "a generator for an answer": "def f(n): return (i for i in [n])",
-    "what it prints": "print('loaded')\ndef f(n):\n    print('called', n)\n    return n",
     "a floating point error": "def f(n): raise FloatingPointError('no')",
+    "an exception without words": "def f(n): raise ValueError",
     "much memory": "def f(n): return len([0] * 10 ** 10)",
     "endless recursion": "def f(n): return f(n)",
     "state between calls": "seen = []\ndef f(n):\n    seen.append(n)\n    return list(seen)",
     "global": "count = 0\ndef f(n):\n    global count\n    count += 1\n    return count",
-    "text": "def f(n): return f'{n:03d} {n!r} %s' % n + ','.join('ab').upper()",
-}  # fmt: skip
+    "a docstring and a mark": '"""Words."""\nHOLE = \'expression\'\ndef f(n):\n    """More."""\n    return n',
+    "a number beyond floats": "def f(n): return 10 ** 400",
+    "a deep expression": "def f(n): return " + "-" * 40 + "n",
+    "own functions with names": "def g(x, *, by=2, **more): return x * by + len(more)\ndef f(n): return g(n, by=3)",
+    "infinities by a word": "def f(n): return min(float('inf'), n)",
+    "stars": "def g(*x): return sum(x)\ndef f(n):\n    a, *b = [1, 2, n]\n    return g(*b, a)",
+}
 
 TOY = """
 import numpy as np
@@ -140,35 +177,17 @@ def test_every_template_is_vetted(template: Path) -> None:
 
 
 def test_nothing_but_functions_that_compute_is_within_reach_of_a_vetted_source() -> None:
-    reach = {name: value for name, value in namespace()["__builtins__"].items() if not name.startswith("__")}
-    allowed = (type, type(len), type(np.sin), type(np.mean), float, bool, type(None), type(vetted))
-    for module in namespace()["__builtins__"]["__modules"].values():
-        reach |= vars(module)
-    reach |= vars(reach.pop("linalg"))
+    known = namespace()["__builtins__"]
+    reach = {name: value for name, value in known.items() if not name.startswith("__")}
+    for module in known["__modules"].values():
+        reach |= {name: value for name, value in vars(module).items() if name != "linalg"}
+    allowed = (type, type(len), type(np.sin), type(np.mean), type(vetted), float, type(None))
     assert {name for name, value in reach.items() if not isinstance(value, allowed)} == set()
     dangerous = (
-        "getattr setattr eval exec open compile type object vars globals locals input super memoryview frompyfunc"
+        "getattr setattr eval exec open compile object vars globals locals input super memoryview frompyfunc map "
     )
+    dangerous += "empty empty_like print repr str format chr type isinstance iter next filter deepcopy apply_along_axis"
     assert not reach.keys() & set(dangerous.split())
-
-
-def test_no_attribute_that_a_vetted_source_may_name_looks_into_python() -> None:
-    looks = ("gi_", "f_", "tb_", "co_", "cr_", "func_", "im_", "__", "ag_")
-    assert not [name for name in vetting._ATTRIBUTES if name.startswith(looks)]
-    known = {
-        "format",
-        "format_map",
-        "mro",
-        "base",
-        "ctypes",
-        "data",
-        "view",
-        "strides",
-        "setflags",
-        "obj",
-        "with_traceback",
-    }
-    assert not known & vetting._ATTRIBUTES
 
 
 @pytest.fixture(scope="module")
@@ -193,6 +212,6 @@ def test_a_vetted_source_ends_as_it_does_in_a_process_of_its_own(
         assert getattr(near, field) == getattr(apart, field), (near, apart)
 
 
-@pytest.mark.parametrize("name", [name for name in SOURCES if "syntax" not in name])
+@pytest.mark.parametrize("name", SOURCES)
 def test_these_sources_are_vetted(name: str) -> None:
     assert vetted(SOURCES[name].encode()) is not None

@@ -129,8 +129,12 @@ class Trials:
 
     def _send(self, template: Template, seed: float, candidate: Candidate) -> Row:
         if candidate.forge is not None:
-            solutions = self.evaluator.sandbox.run(template.source).value
-            found = self.evaluator.value([candidate.forge(json.dumps(one)) for one in cast("list[object]", solutions)])
+            outcome = self.evaluator.sandbox.run(template.source)
+            if outcome.status != "ok":
+                said = f"the seed, whose solutions are changed, ends differently this time: {outcome.message}"
+                return Row("skipped", candidate.name, said, outcome.status, candidate.expected)
+            solutions = cast("list[object]", outcome.value)
+            found = self.evaluator.value([candidate.forge(json.dumps(one)) for one in solutions])
         else:
             answer, found = self.answer(template, candidate.text)
             if found is None:
