@@ -23,7 +23,9 @@ _KINDS = "biufcmM"
 NEW, SAME, CHANGED, SCALAR, FLAT, LIST, TUPLE, DICT, SET = range(9)
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
-_Form: TypeAlias = "tuple[np.dtype[Any], tuple[int, ...]]"
+_Form: TypeAlias = "tuple[np.dtype[Any] | None, tuple[int, ...]]"
+_FIXED: _Form = (None, ())
+"""In the place of type and shape: of an array that was read-only when it was given."""
 
 
 class GoneError(Exception):
@@ -81,7 +83,7 @@ class Arguments:
     """The arguments of calls on their way to the candidate.
 
     An array that is given again, as the same object, is the same object there: it is sent once, and again only where it
-    has changed. One whose shape or type has changed is another object.
+    has changed. One whose shape or type has changed is another object. One that is read-only is not looked at again.
     """
 
     def __init__(self) -> None:
@@ -104,15 +106,24 @@ class Arguments:
             return value
         if kind is np.ndarray:
             array = cast(Array, value)
-            data, form, known = _data(array), (array.dtype, array.shape), self._sent.get(slot)
-            if known is not None and known[0] is array and known[1] == form:
-                if known[2] == data:
+            known = self._sent.get(slot)
+            if known is not None and known[0] is array:
+                if known[1] is _FIXED and not array.flags.writeable:
                     return (SAME, slot)
-                self._sent[slot] = array, form, data
-                return (CHANGED, slot, data)
-            self._sent[slot] = array, form, data
+                data, form = _data(array), (array.dtype, array.shape)
+                if known[1] == form:
+                    if known[2] == data:
+                        return (SAME, slot)
+                    self._sent[slot] = array, form, data
+                    return (CHANGED, slot, data)
+            data = _data(array)
+            self._sent[slot] = array, _form(array), data
             return (NEW, slot, array.dtype.str, array.shape, data)
         return _pack_other(value, 0)
+
+
+def _form(array: Array) -> _Form:
+    return (array.dtype, array.shape) if array.flags.writeable else _FIXED
 
 
 def _data(array: Array) -> bytes:
@@ -164,16 +175,19 @@ class Copies:
             return value
         if kind is not np.ndarray:
             return self._received.value(_pack_other(value, 0))
-        array = cast(Array, value)
-        data, form, known = _data(array), (array.dtype, array.shape), self._sent.get(slot)
-        if known is None or known[0] is not array or known[1] != form:
-            copy = array.copy()
-        elif known[2] == data:
-            return known[3]
-        else:
-            copy = known[3]
-            copy[...] = array
-        self._sent[slot] = array, form, data, copy
+        array, known = cast(Array, value), self._sent.get(slot)
+        if known is not None and known[0] is array:
+            if known[1] is _FIXED and not array.flags.writeable:
+                return known[3]
+            data, form = _data(array), (array.dtype, array.shape)
+            if known[1] == form:
+                copy = known[3]
+                if known[2] != data:
+                    copy[...] = array
+                    self._sent[slot] = array, form, data, copy
+                return copy
+        copy = array.copy()
+        self._sent[slot] = array, _form(array), _data(array), copy
         return copy
 
 

@@ -166,6 +166,23 @@ def test_an_array_that_is_given_again_is_the_same_object_and_follows_its_changes
 
 
 @pytest.mark.parametrize("take", ["sent", "copied"])
+def test_an_array_that_is_read_only_is_given_once_and_can_be_written_there(take: str) -> None:
+    arguments, received, copies = Arguments(), Received(), Copies()
+
+    def arrives(array: Any) -> Any:
+        return copies.take(0, array) if take == "copied" else call(arguments, received, array)[0][0]
+
+    array = np.arange(4.0)
+    array.setflags(write=False)
+    first = arrives(array)
+    first[0] = 7.0
+    assert arrives(array) is first
+    array.setflags(write=True)
+    array[1] = 9.0
+    assert arrives(array).tolist() == [0.0, 9.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize("take", ["sent", "copied"])
 def test_an_array_whose_shape_or_type_has_changed_arrives_as_it_is_now(take: str) -> None:
     arguments, received, copies = Arguments(), Received(), Copies()
 

@@ -92,6 +92,7 @@ def _shown(unvisited: Nodes, from_current: Floats, rules: str) -> Nodes:
 
 def _by_choice(function: Callable[..., object], shared: Floats, rules: str) -> Iterator[object]:
     distances = shared.copy()
+    distances.setflags(write=False)  # the sandbox need not look whether it has changed
     unvisited = np.arange(1, len(distances))
     current = 0
     yield current
