@@ -18,6 +18,7 @@ _LENGTH = struct.Struct("<Q")
 _CHUNK = 1 << 16
 _DEEPEST = 100
 _PLAIN = frozenset({int, float, str, bool, type(None), complex, bytes})
+_UNCHANGING = _PLAIN | {np.float64, np.int64, np.float32, np.int32, np.bool_}
 _KINDS = "biufcmM"
 
 NEW, SAME, CHANGED, SCALAR, FLAT, LIST, TUPLE, DICT, SET = range(9)
@@ -171,7 +172,7 @@ class Copies:
             TypeError: it is nothing that can be sent; says what it is.
         """
         kind = type(value)
-        if kind in _PLAIN:
+        if kind in _UNCHANGING:
             return value
         if kind is not np.ndarray:
             return self._received.value(_pack_other(value, 0))
