@@ -79,7 +79,7 @@ MARKS: tuple[Marks, ...] = (
 # In a string or a comment of Python a mark is text. A string over several lines ends before a line that begins with it;
 # prose has its own quotes and hashes, and within thinking only a string on one line hides a closing mark.
 _STARTS_LINE = "|".join(part for marks in MARKS[:-1] for part in (marks.opening, marks.lone))
-# An escaped quote begins a string that ends with another; were it as any other, a text of them would take 300 looks each.
+# An escaped quote begins a string that ends with another; were it as any other, each would cost 300 looks.
 _STRING = (
     r"(?<![\w\\])[rbfuRBFU]{0,2}(?P<quote>[\"'])(?:\\.|(?!(?P=quote))[^\\\n]){0,300}+(?P=quote)(?!\w)"
     r"|\\(?P<escaped>[\"'])[^\"'\\\n]{0,300}+\\(?P=escaped)"

@@ -28,8 +28,8 @@ _REASONS = {
     "eos": "stop", "eos_token": "stop", "stop_sequence": "stop", "end_turn": "stop", "": "stop",
     "max_tokens": "length", "model_length": "length", "context_overflow": "length",
 }  # fmt: skip
-"""Other servers' words for why an answer ended, in lower case. That a prompt does not fit is for coevo alone to say: what
-was answered was generated, and at most cut."""
+"""Other servers' words for why an answer ended, in lower case. That a prompt does not fit is for coevo alone to say:
+what was answered was generated, and at most cut."""
 _FAILED = frozenset({"error", "abort", "aborted", "cancelled", "insufficient_system_resource"})
 """Ends that say that the server failed: routers, vLLM and SGLang, DeepSeek."""
 _SAID = frozenset({"text", "output_text"})
@@ -141,8 +141,8 @@ def reply_of(data: Mapping[str, Json], secret: str = "", max_new_tokens: int = _
     longest = max(_SHORTEST_LIMIT, _LONGEST_TOKEN * max_new_tokens)
     if len(text) > longest:
         raise NoCompletionError(
-            f"the answer has {len(text):,} characters, and sampling.max_new_tokens = {max_new_tokens} cannot be more than "
-            f"{longest:,}"
+            f"the answer has {len(text):,} characters, and sampling.max_new_tokens = {max_new_tokens} cannot be more "
+            f"than {longest:,}"
         )
     thoughts += "".join(part for name in ("reasoning_content", "reasoning") if isinstance(part := said.get(name), str))
     refusal += own if isinstance(own := said.get("refusal"), str) else ""
