@@ -12,7 +12,9 @@ from typing import Any, TypeAlias, cast
 from coevo.assembly import inner_engine, make_planner
 from coevo.config import RunConfig
 from coevo.discovery import Registries
+from coevo.errors import UserError
 from coevo.interfaces import ContextUpdater, Engine, ParameterUpdater, Task
+from coevo.planning import NOT_COUNTED
 from coevo.records import Json, Request
 from coevo.services import Budget, RunServices
 
@@ -68,6 +70,23 @@ def check_first_batch(
     planner.refusal(prepared)
     if getattr(contexts, "adapting_batches", 1):
         planner.check_training(prepared, parameters.population)
+
+
+def check_tokens(config: RunConfig, registries: Registries, task: Task) -> None:
+    """Refuse a budget of tokens that nobody can keep, as far as that is known before the engine is made.
+
+    Raises:
+        UserError: what to use instead.
+    """
+    if config.tokens is None:
+        return
+    factory: object = registries.engines.entry(inner_engine(config, registries)[0]).factory
+    # Of a class all methods are known; what a function makes, or what answers for others, is seen when it is there.
+    uncounted = isinstance(factory, type) and not any(
+        hasattr(factory, name) for name in ("count_tokens", "__getattr__")
+    )
+    if uncounted or task.brief().max_calls > 1 or hasattr(task, "run"):
+        raise UserError(NOT_COUNTED)
 
 
 def token_counter(config: RunConfig, registries: Registries) -> Counter | None:

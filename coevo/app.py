@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import cast
 
 from coevo import consent, discovery, holdout
-from coevo.affording import check_first_batch
+from coevo.affording import check_first_batch, check_tokens
 from coevo.assembly import (
     DATE,
     check_model,
@@ -202,6 +202,7 @@ def parts(config: RunConfig, registries: Registries) -> Generator[tuple[Task, En
         parameters, contexts = make_updaters(config, registries, task.brief(), services)
         check_needs(config, registries, parameters)
         check_model(config, registries)
+        check_tokens(config, registries, task)
         check_first_batch(config, task, (parameters, contexts), services)
         getattr(task, "start", lambda: None)()
         if config.loggers and is_terminal(sys.stderr):

@@ -17,6 +17,7 @@ from coevo.tries import Tries, key
 
 __all__ = ["Planner", "Prepared"]
 
+NOT_COUNTED = "--tokens needs an engine that counts tokens and a task of one call an episode; use --calls instead"
 PROBE = "probe"
 PROBE_EVERY = 5
 """Generations between probes where the weights are trained and nothing is said."""
@@ -213,9 +214,7 @@ class Planner:
         """Tokens of each request by its `key`: of its prompt, and of its answer at most."""
         count = getattr(self.engine, "count_tokens", None)
         if count is None or self.brief.max_calls > 1 or hasattr(self.task, "run"):
-            raise UserError(
-                "--tokens needs an engine that counts tokens and a task of one call an episode; use --calls instead"
-            )
+            raise UserError(NOT_COUNTED)
         costs: Costs = []
         for cell in (cell for chunk in prepared.chunks for cell in chunk.cells):
             for request in self._first(prepared.examples[cell.example], prepared.batch.contexts[cell.context]):

@@ -79,7 +79,11 @@ MARKS: tuple[Marks, ...] = (
 # In a string or a comment of Python a mark is text. A string over several lines ends before a line that begins with it;
 # prose has its own quotes and hashes, and within thinking only a string on one line hides a closing mark.
 _STARTS_LINE = "|".join(part for marks in MARKS[:-1] for part in (marks.opening, marks.lone))
-_STRING = r"(?<!\w)[rbfuRBFU]{0,2}(?P<quote>[\"'])(?:\\.|(?!(?P=quote))[^\\\n]){0,300}+(?P=quote)(?!\w)"
+# An escaped quote begins a string that ends with another; were it as any other, each would cost 300 looks.
+_STRING = (
+    r"(?<![\w\\])[rbfuRBFU]{0,2}(?P<quote>[\"'])(?:\\.|(?!(?P=quote))[^\\\n]){0,300}+(?P=quote)(?!\w)"
+    r"|\\(?P<escaped>[\"'])[^\"'\\\n]{0,300}+\\(?P=escaped)"
+)
 _LONG_STRING = rf"(?P<quotes>\"\"\"|''')(?:(?!(?m:^)[ \t]*(?:{_STARTS_LINE}))[\s\S])*?(?P=quotes)"
 _COMMENT = r"(?m:^|(?<=\s))\#[ \t][^\n]*"
 _MARK = "|".join(f"(?P<opening{i}>{marks.opening})|(?P<lone{i}>{marks.lone})" for i, marks in enumerate(MARKS))

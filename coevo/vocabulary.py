@@ -50,6 +50,8 @@ def tokenizer_of(folder: Path) -> Any:
 def _read(folder: Path) -> Any:
     library: Any = importlib.import_module("transformers")
     tokenizer = library.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    # Whether a prompt fits is for the engine to find; the library would say on the screen that it ends in errors.
+    getattr(tokenizer, "deprecation_warnings", {})["sequence-length-is-longer-than-the-specified-maximum"] = True
     tokenizer("a", add_special_tokens=False)  # of some mistakes it says nothing before
     return tokenizer
 

@@ -43,6 +43,7 @@ class Application:
             ],
             exception_handlers={HTTPException: _elsewhere},
         )
+        self.app.router.redirect_slashes = False  # few clients send a body on, and an agent should read what is wrong
 
     def end(self) -> None:
         """Refuse what comes from here on, and what is being answered."""

@@ -62,7 +62,7 @@ _COUNT = 1 << 31
 class ChatBody(pydantic.BaseModel):
     """The fields that are obeyed; None is as good as left out."""
 
-    model_config = pydantic.ConfigDict(extra="forbid", allow_inf_nan=False)
+    model_config = pydantic.ConfigDict(extra="forbid", allow_inf_nan=False, strict=True)
 
     model: str | None = None
     messages: Annotated[list[dict[str, Any]], Field(min_length=1, fail_fast=True)]

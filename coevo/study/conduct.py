@@ -11,7 +11,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from coevo.affording import check_first_batch, token_counter
+from coevo.affording import check_first_batch, check_tokens, token_counter
 from coevo.assembly import check_model, make_updaters
 from coevo.discovery import Plugins, Registries
 from coevo.errors import CoevoError, RunInterrupted, UserError
@@ -88,6 +88,7 @@ def check_parts(run: PlannedRun, registries: Registries) -> None:
             services = RunServices(config.seed, run.subject.path)
             parts = make_updaters(config, registries, task.brief(), services)
             check_model(config, registries)
+            check_tokens(config, registries, task)
             check_first_batch(config, task, parts, services, token_counter(config, registries))
         finally:
             getattr(task, "close", lambda: None)()

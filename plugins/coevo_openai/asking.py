@@ -230,7 +230,8 @@ class _Question:
                 raise NoCompletionError(f"the answer has more than {LARGEST >> 20} MB")
             data = parsed(content, str(response.headers.get("content-type", "")), strange_packing(response))
             usage = usage_of(data)
-            outcome = reply_of(data, server.secret)
+            longest = (self._request.sampling or Sampling()).max_new_tokens
+            outcome = reply_of(data, server.secret, longest)
             usage = usage or estimate(self._messages, outcome.text + outcome.thoughts)
         except NoCompletionError as error:
             what = one_line(error, server.key)

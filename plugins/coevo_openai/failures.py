@@ -20,6 +20,9 @@ _AGAIN = frozenset({408, 409, 425, 429})
 _BUSY = frozenset({429, 503, 529})
 _NEVER_FITS = frozenset({400, 413, 422})
 """Where overflow is looked for, besides 5xx: servers that name no cause call it a fault of their own."""
+_ELSEWHERE = frozenset({300, 301, 302, 303, 307, 308})
+"""What sends a request on; the rest of 3xx is about caches and proxies."""
+_OTHER_PROTOCOL = "the server wants to speak another protocol (101), which was not asked for"
 _LONGEST = 300
 _PASSWORD = re.compile(r"(?<=//)[^/?#\s@'\"]{1,2000}@")
 _CHECK_ADDRESS = "see that --set openai.base_url=URL is the address of its API, usually ending in /v1"
@@ -87,13 +90,19 @@ def understood(error: Exception, key: str, key_env: str, way: str = "") -> Failu
         return _of_status(status, said_in(error), key, key_env, asked_to_wait(headers), way)
     if isinstance(error, openai.APIConnectionError) or is_of_http(error):
         cause = (error.__cause__ or error) if isinstance(error, openai.OpenAIError) else error
-        said, name = one_line(cause, key), type(cause).__name__
-        what = said if said == name else f"{name}: {said}"
+        said, name = of_connection(cause, key), type(cause).__name__
+        what = said if said in (name, _OTHER_PROTOCOL) else f"{name}: {said}"
         if type(cause).__name__ == "DecodingError":
             return Failure("again", f"the answer cannot be unpacked ({what})", unsure=True, shape="packing")
         # Without a connection nothing was asked; one that broke may have been used.
         return Failure("again", f"{what}{way}", unsure=type(cause).__name__ not in ("ConnectError", "ConnectTimeout"))
     return None
+
+
+def of_connection(error: BaseException, key: str) -> str:
+    """What broke a connection, in a line: the library's words, but where they are about its own insides."""
+    said = one_line(error, key)
+    return _OTHER_PROTOCOL if "_SWITCH_UPGRADE" in said else said
 
 
 def is_of_http(error: BaseException) -> bool:
@@ -133,6 +142,8 @@ def refused_key(status: int, said: str, key_env: str) -> str:
 def sent_on(response: Any, key: str = "") -> str:
     """What to tell a user whose server wants to be asked elsewhere; prompts and key are not sent there unasked."""
     status, location = int(response.status_code), str(response.headers.get("location", ""))
+    if status not in _ELSEWHERE:
+        return f"the server answers {status}, which is no answer to a request of this kind; {_CHECK_ADDRESS}"
     if not location:
         return f"the server sends requests on ({status}) and does not say where; {_CHECK_ADDRESS}"
     try:

@@ -21,11 +21,15 @@ from coevo_openai.words import loads, plain, text_of, words_in
 
 _MOST_TOKENS = 10_000_000
 """Of one answer or prompt; no model holds more, so a server that counts more miscounts."""
+_LONGEST_TOKEN, _SHORTEST_LIMIT = 256, 1 << 16
+"""Characters: few vocabularies have longer tokens, and where few tokens are asked for no answer shorter than this is
+refused. All else has to be looked through for thoughts, and by the task."""
 _REASONS = {
     "eos": "stop", "eos_token": "stop", "stop_sequence": "stop", "end_turn": "stop", "": "stop",
-    "max_tokens": "length", "model_length": "length",
+    "max_tokens": "length", "model_length": "length", "context_overflow": "length",
 }  # fmt: skip
-"""Other servers' words for why an answer ended, in lower case."""
+"""Other servers' words for why an answer ended, in lower case. That a prompt does not fit is for coevo alone to say:
+what was answered was generated, and at most cut."""
 _FAILED = frozenset({"error", "abort", "aborted", "cancelled", "insufficient_system_resource"})
 """Ends that say that the server failed: routers, vLLM and SGLang, DeepSeek."""
 _SAID = frozenset({"text", "output_text"})
@@ -106,16 +110,17 @@ def _count(value: Json) -> int | None:
     return int(number) if 0 <= number <= _MOST_TOKENS and number.is_integer() else None
 
 
-def reply_of(data: Mapping[str, Json], secret: str = "") -> Reply:
+def reply_of(data: Mapping[str, Json], secret: str = "", max_new_tokens: int = _MOST_TOKENS) -> Reply:
     """The choice that was asked for.
 
     Args:
         data: of `parsed`.
         secret: taken out of all that was said.
+        max_new_tokens: that were asked for.
 
     Raises:
         FailedAnswerError: the server says that the request failed.
-        NoCompletionError: there is no choice, or it is something else.
+        NoCompletionError: there is no choice, it is something else, or longer than so many tokens can be.
     """
     choices = data.get("choices")
     if not isinstance(choices, list) or not choices:
@@ -133,6 +138,12 @@ def reply_of(data: Mapping[str, Json], secret: str = "") -> Reply:
         raise NoCompletionError("the answer is no chat completion: choices.message is no object")
     said = cast(Mapping[str, Json], message)
     text, thoughts, refusal = _content(said.get("content"))
+    longest = max(_SHORTEST_LIMIT, _LONGEST_TOKEN * max_new_tokens)
+    if len(text) > longest:
+        raise NoCompletionError(
+            f"the answer has {len(text):,} characters, and sampling.max_new_tokens = {max_new_tokens} cannot be more "
+            f"than {longest:,}"
+        )
     thoughts += "".join(part for name in ("reasoning_content", "reasoning") if isinstance(part := said.get(name), str))
     refusal += own if isinstance(own := said.get("refusal"), str) else ""
     ended = _REASONS.get(ended.lower(), ended)
@@ -170,6 +181,10 @@ def _content(content: Json) -> tuple[str, str, str]:
     for part in cast(list[Json], content):
         table = {"type": "text", "text": part} if isinstance(part, str) else _table(part)
         kind, inner = table.get("type", "text"), _inner(table)
+        if not isinstance(kind, str | None):  # a list or an object could not even be looked up
+            raise NoCompletionError(
+                f"the answer is no chat completion: the type of a part of content is a {type(kind).__name__}"
+            )
         if inner is None and kind not in _THOUGHT:
             raise NoCompletionError(
                 f"the answer is no chat completion: a part of content has no text: '{json.dumps(part)[:100]}'"

@@ -14,7 +14,7 @@ from coevo.errors import UserError
 from coevo.network import is_loopback
 from coevo.records import Json
 from coevo_openai.connecting import LARGEST, OPENAI, QUICK_SECONDS, Connections, received
-from coevo_openai.failures import NoCompletionError, is_of_http, one_line, refused_key, said_in, sent_on
+from coevo_openai.failures import NoCompletionError, is_of_http, of_connection, one_line, refused_key, said_in, sent_on
 from coevo_openai.replies import parsed
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Server:
         except (openai.APITimeoutError, TimeoutError):
             return []  # busy; a request will say more
         except openai.APIConnectionError as error:
-            what = one_line(error.__cause__ or error, self.key)
+            what = of_connection(error.__cause__ or error, self.key)
             raise UserError(f"no server can be reached at {self.address} {self._connections.failed(what)}") from None
         except openai.APIStatusError as error:
             if 300 <= error.status_code < 400:

@@ -23,6 +23,8 @@ _MOST_DIGITS = 400
 """A float has 309."""
 _NESTED = 6
 """Objects within objects that are looked into."""
+_LONGEST = 4000
+"""Characters of a text that are looked at, far more than are shown; also fewer digits than Python makes an int of."""
 _OVERFLOW = re.compile(
     r"""
     context_length | max_model_len | request_too_large | exceed_context_size
@@ -92,8 +94,8 @@ def words_in(data: Json) -> Said:
     """What the parsed body of an error says; its JSON where no text is found in it."""
     text = _text(data, _NESTED)
     if not text and data:
-        text = " ".join(json.dumps(data, ensure_ascii=False).split())
-    return Said(text, " ".join(_codes(data, _NESTED)).lower())
+        text = plain(json.dumps(data, ensure_ascii=False))
+    return Said(text[:_LONGEST].strip(), " ".join(_codes(data, _NESTED)).lower())
 
 
 def text_of(body: bytes, charset: str = "") -> str:
@@ -141,14 +143,16 @@ def _codes(data: Json, depth: int) -> Iterator[str]:
     if depth == 0 or not isinstance(data, dict):
         return
     said = cast(Mapping[str, Json], data)
-    yield from (str(said[key]) for key in _NAMING if isinstance(said.get(key), str | int))
+    yield from (str(said[key])[:_LONGEST] for key in _NAMING if isinstance(said.get(key), str | int))
     for key in ("error", "detail"):
         yield from _codes(said.get(key), depth - 1)
 
 
 def plain(text: str) -> str:
-    """A text in one line; of a page of HTML its title and what is to be read on it."""
+    """The beginning of a text in one line; of a page of HTML its title and what is to be read on it."""
+    text = text[:_LONGEST]
     if re.search(r"<(?:!doctype html|html|head|body|title|h1)\b", text, re.IGNORECASE):
-        text = re.sub(r"<(script|style)\b.*?</\1\s*>", " ", text, flags=re.IGNORECASE | re.DOTALL)
-        text = html.unescape(re.sub(r"<[^>]*>", " ", text))
+        # Each pattern ends where the next match could begin, or takes all: none looks twice at the same text.
+        text = re.sub(r"<(script|style)\b.*?(?:</\1\s*>|\Z)", " ", text, flags=re.IGNORECASE | re.DOTALL)
+        text = html.unescape(re.sub(r"<[^<>]*>", " ", text))
     return " ".join(text.split())

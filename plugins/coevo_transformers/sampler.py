@@ -69,7 +69,8 @@ class Sampler:
         )
         self._penalty = np.array([s.presence_penalty for s in samplings], dtype=np.float64)
         cuts = (self._filters.top_p < 1) | (self._filters.top_k > 0) | (self._filters.min_p > 0)
-        self._greedy = self._temperature == 0
+        # It is divided by in float32, where it may be rounded to 0, and dividing by that gives no probabilities.
+        self._greedy = self._temperature < np.finfo(np.float32).tiny
         self._cut = cuts & ~self._greedy
         self._uniforms = [uniforms(seed, s.max_new_tokens) for s, seed in zip(samplings, seeds, strict=True)]
         self._seen: torch.Tensor | None = None  # (B, V), which tokens each request has generated

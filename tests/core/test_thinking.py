@@ -37,6 +37,18 @@ def test_thinking_is_taken_out_however_it_is_marked(opening: str, closing: str) 
     assert said(f"{opening}a draft{closing}the answer") == ("the answer", False)
 
 
+@pytest.mark.parametrize("text", ['\\"' * 4_000_000, "\\'" * 4_000_000], ids=["double", "single"])
+def test_a_text_of_escaped_quotes_is_read_once(text: str) -> None:
+    # Were a string looked for at each of them, 300 characters far, this would take minutes.
+    assert said(f"<think>{text}</think>the answer") == ("the answer", False)
+    assert said(text) == (text, False)
+
+
+def test_a_mark_between_escaped_quotes_is_text() -> None:
+    text = r'{"code": "' + "x" * 400 + r'(\"</think>\")"}'
+    assert said(text) == (text, False)
+
+
 @every_way
 def test_thinking_that_never_ends_takes_the_rest_with_it(opening: str, closing: str) -> None:
     assert said(f"{opening}a draft, and it goes on") == ("", True)

@@ -87,6 +87,18 @@ def test_a_list_that_is_elsewhere_says_where(headers, words):
     assert "secret" not in str(failure)
 
 
+@pytest.mark.parametrize(
+    ("status", "headers", "words"),
+    [(304, {}, "the server answers 304, which is no answer to a request of this kind; see that --set openai.base_url"),
+     (101, {"Connection": "Upgrade", "Upgrade": "x"}, "(the server wants to speak another protocol (101), which was")],
+)  # fmt: skip
+def test_a_list_in_place_of_which_something_else_comes_says_what(status, headers, words):
+    with serving(models=answers(status, b"", **headers)) as server:
+        failure = failure_of(engine_on, server)
+    assert type(failure) is UserError
+    assert words in str(failure)
+
+
 def test_an_engine_is_made_within_a_running_event_loop_too():
     async def made():
         return engine_on(server)

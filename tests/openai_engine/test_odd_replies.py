@@ -151,6 +151,22 @@ ODD = {
         choice([{"type": "image_url", "image_url": {"url": "x"}}]), "a part of content has no text", TWICE, (20, 6)
     ),
     "a part that is a number": lost(choice([1.0]), "a part of content has no text", TWICE, (20, 6)),
+    "a part whose type is a list": lost(
+        choice([{"type": ["text"], "text": "1.0"}]), "the type of a part of content is a list", TWICE, (20, 6)
+    ),
+    "a part whose type is an object": lost(
+        choice([{"type": {}, "text": "1.0"}]), "the type of a part of content is a dict", TWICE, (20, 6)
+    ),
+    "more than so many tokens can be": lost(
+        choice("1.0" + " " * (1 << 20)),
+        "the answer has 1,048,579 characters, and sampling.max_new_tokens = ",
+        TWICE,
+        (20, 6),
+    ),
+    "another protocol": lost(
+        body(101, b"", Connection="Upgrade", Upgrade="websocket"),
+        "to speak another protocol (101), which was not asked",
+    ),
     "a packing that was not asked for": lost(
         body(200, b"\x1b\x07\x00junk", Content_Encoding="br"),
         "the answer cannot be unpacked: it is packed as 'br', which was not asked for",
@@ -192,6 +208,7 @@ ODD = {
     ),
     "finish_reason null": Odd(choice("1.0", None)),
     "finish_reason unknown": Odd(choice("1.0", "bored")),
+    "finish_reason of ours": Odd(choice("1.0", "context_overflow")),
     "log-probabilities of another form": Odd(says(choices=[{"message": {"content": "1.0"}, "logprobs": [0.5]}])),
     "log-probabilities without end": Odd(
         raw(WHOLE.replace(b'"finish_reason"', b'"logprobs": {"content": [{"logprob": -Infinity}]}, "finish_reason"'))
@@ -297,6 +314,9 @@ ODD = {
     ),
     "a redirect to nowhere": stops(
         body(302, b""), "sends requests on (302) and does not say where; see that --set openai.base_url=URL is"
+    ),
+    "304": stops(
+        body(304, b""), "the server answers 304, which is no answer to a request of this kind; see that --set"
     ),
     "a redirect with a password": stops(
         body(307, b"", Location="https://me:secret@elsewhere.example/v1"), "on to https://***@elsewhere.example/v1;"

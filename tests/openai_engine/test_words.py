@@ -76,6 +76,17 @@ def test_the_words_are_found(body):
     assert words_of(body.encode()).text == FORMS[body]
 
 
+@pytest.mark.parametrize("page", ["<html " + "<" * 8_000_000, "<html>" + "<script>" * 1_000_000], ids=len)
+def test_a_page_of_marks_that_never_end_is_read_at_once(page):
+    # Work that grows with the square of the length would take hours here.
+    assert words_of(page.encode()).text == ("<html " + "<" * 3994 if "<<" in page else "")
+    assert len(words_in({"error": {"message": page}}).text) <= 4000
+
+
+def test_what_cannot_be_read_as_a_character_is_left_as_it_is():
+    assert words_of(b"<html>&#" + b"9" * 6000).text
+
+
 @pytest.mark.parametrize("body", OVERFLOWS, ids=str)
 def test_what_says_that_it_does_not_fit_is_understood(body):
     assert words_in(body).overflow

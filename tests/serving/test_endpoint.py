@@ -171,6 +171,12 @@ def test_a_system_message_of_the_endpoint_comes_before_that_of_a_request():
         ({"response_format": {"type": "json_object"}}, "'response_format' is not supported"),
         ({"temprature": 1}, "unknown field 'temprature'; did you mean 'temperature'?"),
         ({"continue_final_message": True}, "continue_final_message needs a last message of the assistant"),
+        ({"max_tokens": True}, "max_tokens got True: input should be a valid integer"),
+        ({"max_tokens": "2"}, "max_tokens got '2': input should be a valid integer"),
+        ({"max_tokens": 2.0}, "max_tokens got 2.0: input should be a valid integer"),
+        ({"temperature": True}, "temperature got True: input should be a valid number"),
+        ({"stream": "yes"}, "stream got 'yes': input should be a valid boolean"),
+        ({"logprobs": 1}, "logprobs got 1: input should be a valid boolean"),
         ({"add_generation_prompt": False}, "add_generation_prompt false needs continue_final_message true"),
     ],
 )  # fmt: skip
@@ -201,9 +207,11 @@ def test_another_model_is_a_404_and_so_is_another_path():
             (await client.get("/models/gpt")).status_code,
             (await client.post("/embeddings", json={})).status_code,
             (await client.get("/chat/completions")).status_code,
+            (await client.post("/chat/completions/", json={})).status_code,
+            (await client.get("/models/")).status_code,
         ]
 
-    assert served(test) == [200, 404, 404, 405]
+    assert served(test) == [200, 404, 404, 405, 404, 404]
 
 
 def test_who_does_not_know_the_key_is_refused():

@@ -1,5 +1,6 @@
 import dataclasses
 import inspect
+import logging
 
 import pytest
 from transformers import PreTrainedTokenizerBase
@@ -8,6 +9,7 @@ from transformers.utils.chat_template_utils import render_jinja_template
 
 from coevo.errors import UserError
 from coevo.prompts import TEMPLATE_CALL, Prompts
+from coevo.vocabulary import tokenizer_of
 from coevo_transformers.engine import TransformersEngine
 from tests.asking_kit import ask
 from tests.tiny_llama import byte_tokenizer
@@ -72,6 +74,21 @@ def test_prompts_are_counted_without_the_weights_as_with_them(tiny, new_engine, 
 
 def test_tokens_of_a_model_that_is_not_on_disk_are_left_to_the_engine():
     assert TransformersEngine.token_counter("nobody/nothing", {}) is None
+
+
+def test_a_prompt_beyond_what_the_tokenizer_is_made_for_is_no_line_on_the_screen(tiny, caplog):
+    tokenizer = tokenizer_of(tiny)
+    tokenizer.model_max_length = 4
+    library = logging.getLogger(PreTrainedTokenizerBase.__module__)
+    library.addHandler(caplog.handler)
+    try:
+        tokenizer("a long prompt")
+        assert caplog.records == []
+        tokenizer.deprecation_warnings.clear()  # as the library has it by itself
+        tokenizer("a long prompt")
+        assert "sequence length is longer" in caplog.text
+    finally:
+        library.removeHandler(caplog.handler)
 
 
 BOMB = "{% for i in range(20000) %}{% for j in range(10000) %}x{% endfor %}{% endfor %}"

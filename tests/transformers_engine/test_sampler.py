@@ -48,6 +48,13 @@ def pick(logits, samplings, seeds, steps=1):
     return [sampler.pick(torch.tensor(logits, dtype=torch.float32), rows, t) for t in range(steps)]
 
 
+@pytest.mark.parametrize("temperature", [5e-324, 1e-320, 1e-46, 1e-39])
+@pytest.mark.parametrize("filters", [{}, {"top_p": 0.9}, {"top_k": 2}])
+def test_a_temperature_that_is_nothing_to_the_device_takes_the_most_probable(temperature, filters):
+    sampling = Sampling(temperature=temperature, max_new_tokens=4, **filters)
+    assert [list(ids) for ids in pick([[0.0, 3.0, 2.0]], [sampling], [1], steps=4)] == [[1]] * 4
+
+
 settings_of_sampling = st.builds(
     Sampling,
     temperature=st.sampled_from([0.0, 0.3, 1.0, 1.7]),
