@@ -34,12 +34,14 @@ class Rule:
         passes: exceptions that are no fault and go on to the caller as they are. `Exception` where a failure of the
             method becomes data: then only what it gives can be wrong.
         is_async: whether it is awaited.
+        own_task: whether that is in a task of its own: where it cancels the current task, it cancels only itself.
         turn: which error an exception of the method, with these arguments, is; None is a fault of the plugin.
     """
 
     check: Check
     passes: tuple[type[BaseException], ...] = ()
     is_async: bool = False
+    own_task: bool = False
     turn: Callable[[Exception, tuple[Any, ...]], type[CoevoError] | None] = _fault
 
 
@@ -116,11 +118,9 @@ def guarded(method: Callable[..., Any], who: str, rule: Rule) -> Callable[..., A
             awaited = method(*arguments, **named)
         if not inspect.isawaitable(awaited):
             raise PluginError(f"{who} is no async function; write it as: async def")
-        # In a task of its own where its failures are data: one that cancels the current task cancels only itself.
-        own = Exception in rule.passes
         try:
             with _Faults(who, rule, arguments):
-                given = await (asyncio.create_task(alone(awaited, arguments)) if own else awaited)
+                given = await (asyncio.create_task(alone(awaited, arguments)) if rule.own_task else awaited)
         finally:
             if inspect.iscoroutine(awaited):  # a task that is cancelled before it begins leaves it as it is
                 awaited.close()

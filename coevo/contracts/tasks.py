@@ -91,7 +91,7 @@ def _outcome(given: object, *_: object) -> object:
 _TASK = {
     "brief": Rule(_brief),
     "examples": Rule(_examples, turn=_unknown_split),
-    "run": Rule(_outcome, DATA, is_async=True),
+    "run": Rule(_outcome, DATA, is_async=True, own_task=True),
     "start": Rule(anything),
     "close": Rule(anything),
     "describe": Rule(described),
