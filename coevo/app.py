@@ -314,7 +314,10 @@ def _run_loop(
     failure: BaseException | None = None
     observe("run_started", info=info)
     try:
-        reason = asyncio.run(loop.run(history.generation, history.batch))
+        try:
+            reason = asyncio.run(loop.run(history.generation, history.batch))
+        except asyncio.CancelledError as error:  # an interruption is a KeyboardInterrupt, so this is nobody else's
+            raise PluginError("a plugin cancelled the asyncio task of the run") from error
         if loop.planner.untrained:
             print(f"coevo: note: {loop.planner.untrained}", file=sys.stderr)
         if judge_best:

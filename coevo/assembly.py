@@ -18,7 +18,7 @@ from coevo.places import expanded
 from coevo.planning import Planner
 from coevo.records import Json, Sampling
 from coevo.registry import Option
-from coevo.services import RunServices
+from coevo.services import RunServices, Shown
 
 
 def table_names(registries: Registries) -> list[str]:
@@ -196,7 +196,7 @@ def make_updaters(
         UserError: one of them refuses its options or the task.
     """
     parameters = registries.parameter_updaters.create(
-        config.param, updater_options(config, registries), services=services, brief=brief
+        config.param, updater_options(config, registries), services=Shown(services), brief=brief
     )
     services.batch_answers = parameters.population * parameters.answers
     services.member_answers = parameters.answers if parameters.population else 0
@@ -206,7 +206,7 @@ def make_updaters(
             f"{services.batch_answers:,} rollouts a batch; expected at most {MOST_ANSWERS:,}"
         )
     contexts = registries.context_updaters.create(
-        config.context, config.options.get(config.context, {}), services=services, brief=brief
+        config.context, config.options.get(config.context, {}), services=Shown(services), brief=brief
     )
     # An updater that draws its operators adapts in a number of batches that is known on average only.
     services.planned = round(config.generations * float(getattr(contexts, "adapting_batches", 1)))

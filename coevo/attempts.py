@@ -8,7 +8,7 @@ from dataclasses import replace
 from coevo.dealing import Cell, Chunk, Prepared
 from coevo.endpoint.errors import CallLimitError
 from coevo.errors import CoevoError
-from coevo.faults import told
+from coevo.faults import message, told
 from coevo.interfaces import Episode, Task
 from coevo.records import (
     Completion,
@@ -32,7 +32,7 @@ ENGINE_ERROR = "engine_error"
 
 def short(error: BaseException) -> str:
     """The error in a line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
+    return message(error)[:300]
 
 
 def step_of(request: Request, completion: Completion) -> Step:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from coevo.buffer import default_credit, with_credits
 from coevo.errors import RunError
 from coevo.interfaces import Brief, ContextUpdater, Engine, ParameterUpdater, Task
-from coevo.outcome import best_of, copied, copied_buffer, lost, objective_of, report_of
+from coevo.outcome import best_of, copied, copied_buffer, copied_report, lost, objective_of, report_of
 from coevo.planning import Planner, Prepared
 from coevo.records import Batch, BatchReport, Best, Buffer, GenerationReport, Rollout, Update
 from coevo.rollouts import Collector
@@ -45,7 +45,8 @@ class Loop:
         for g in range(generation, self.generations):
             if reason := await self._generation(g, batch):
                 break
-            self.observe("generation_finished", report=GenerationReport(g, tuple(self.reports), self.best))
+            shown = tuple(map(copied_report, self.reports))
+            self.observe("generation_finished", report=GenerationReport(g, shown, self.best and replace(self.best)))
             self.reports, batch = [], 0
         else:
             reason = "generations"
@@ -87,7 +88,7 @@ class Loop:
         outcomes = [None if r.return_ is None else objective_of(r) for r in everything]
         self.store.commit_probe(report, outcomes, at.ledger)
         self.planner.probed.add((at.generation, at.batch))
-        self.observe("probe_finished", report=report)
+        self.observe("probe_finished", report=copied_report(report))
 
     async def _step(self, prepared: Prepared) -> BatchReport:
         started, at = time.monotonic(), self.services
@@ -142,7 +143,7 @@ class Loop:
         self.services.spend(report)
         states = {"parameters": self.parameters.state_dict(), "contexts": self.contexts.state_dict()}
         self.store.commit(report, buffer, update, states, self.services.ledger)
-        self.observe("batch_finished", report=report)
+        self.observe("batch_finished", report=copied_report(report))
         return report
 
     def _with_spending(self, report: BatchReport) -> BatchReport:

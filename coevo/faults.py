@@ -29,10 +29,18 @@ def place(error: BaseException) -> str:
     return f"{Path(frame.filename).name}:{frame.lineno}, in {frame.name}"
 
 
+def message(error: BaseException) -> str:
+    """An exception in one line that acts on no terminal: its type, and its message where that can be told."""
+    try:
+        said = printable(" ".join(str(error).split()))
+    except Exception:  # noqa: BLE001 - a stranger's __str__
+        said = "a message that cannot be told, since its __str__ fails"
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
 def told(error: BaseException, limit: int = 300) -> str:
     """An exception in one line that acts on no terminal, with its place; the message is cut at `limit` characters."""
-    said = printable(" ".join(str(error).split()))
-    text = f"{type(error).__name__}: {said}"[:limit] if said else type(error).__name__
+    text = message(error)[:limit]
     at = place(error)
     return f"{text} ({at})" if at else text
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, TypeAlias
 
 from coevo.errors import CoevoError, PluginError
-from coevo.faults import told
+from coevo.faults import message, told
 from coevo.shapes import Wrong
 
 Check: TypeAlias = Callable[..., Any]
@@ -34,12 +34,14 @@ class Rule:
         passes: exceptions that are no fault and go on to the caller as they are. `Exception` where a failure of the
             method becomes data: then only what it gives can be wrong.
         is_async: whether it is awaited.
+        own_task: whether that is in a task of its own: where it cancels the current task, it cancels only itself.
         turn: which error an exception of the method, with these arguments, is; None is a fault of the plugin.
     """
 
     check: Check
     passes: tuple[type[BaseException], ...] = ()
     is_async: bool = False
+    own_task: bool = False
     turn: Callable[[Exception, tuple[Any, ...]], type[CoevoError] | None] = _fault
 
 
@@ -69,7 +71,12 @@ class Guard:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_guard_"):  # of a copy in the making, which has nothing inside yet
             raise AttributeError(name)
-        value = getattr(self._guard_inner, name)
+        try:
+            value = getattr(self._guard_inner, name)
+        except (AttributeError, CoevoError):
+            raise
+        except Exception as error:
+            raise PluginError(f"{self._guard_who}: the attribute {name!r} raised {told(error)}") from error
         rule = self._guard_rules.get(name)
         return value if rule is None or not callable(value) else guarded(value, f"{self._guard_who}: {name}()", rule)
 
@@ -101,14 +108,22 @@ def guarded(method: Callable[..., Any], who: str, rule: Rule) -> Callable[..., A
 
         return call
 
+    async def alone(awaited: Awaitable[Any], arguments: tuple[Any, ...]) -> Any:
+        with _Faults(who, rule, arguments):
+            return await awaited
+
     @wraps(method)
     async def wait(*arguments: Any, **named: Any) -> Any:
         with _Faults(who, rule, arguments):
             awaited = method(*arguments, **named)
         if not inspect.isawaitable(awaited):
             raise PluginError(f"{who} is no async function; write it as: async def")
-        with _Faults(who, rule, arguments):
-            given = await awaited
+        try:
+            with _Faults(who, rule, arguments):
+                given = await (asyncio.create_task(alone(awaited, arguments)) if rule.own_task else awaited)
+        finally:
+            if inspect.iscoroutine(awaited):  # a task that is cancelled before it begins leaves it as it is
+                awaited.close()
         return checked(given, who, rule, arguments)
 
     return wait
@@ -143,13 +158,16 @@ class _Faults:
         pass
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if isinstance(error, StopIteration) and Exception in self._rule.passes:
+            # A future refuses to hold one, and whoever waits for it would wait for ever.
+            raise RuntimeError(message(error)) from error
         if error is None or isinstance(error, (CoevoError, *self._rule.passes)):
             return
         if not isinstance(error, Exception):
             if not (isinstance(error, SystemExit) or self._cancels(error)):
                 return
             if Exception in self._rule.passes:
-                raise RuntimeError(f"{type(error).__name__}: {error}".removesuffix(": ")) from error
+                raise RuntimeError(message(error)) from error
         turned = self._rule.turn(error, self._arguments) if isinstance(error, Exception) else None
         raise (turned or PluginError)(f"{self._who} raised {told(error)}") from error
 

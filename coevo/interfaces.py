@@ -345,6 +345,8 @@ class Ledger:
 class Services(Protocol):
     """What an updater may ask of the run; a factory that has a parameter `services` is given one.
 
+    An updater reads it; it can set nothing, and the ledger that it gets is a copy.
+
     Attributes:
         root_seed: of the run.
         generation, batch: where the loop is (before `ask`: of the batch about to be asked).

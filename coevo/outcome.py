@@ -56,6 +56,16 @@ def copied_buffer(buffer: Buffer) -> Buffer:
     return Buffer(replace(buffer.batch), members, tuple(map(copied, buffer.rollouts)), buffer.moved)
 
 
+def copied_report(report: BatchReport) -> BatchReport:
+    """`copied`, of a report; what later batches are measured against is in it."""
+    return replace(
+        report,
+        statuses=dict(report.statuses),
+        metrics=dict(report.metrics),
+        best=None if report.best is None else replace(report.best),
+    )
+
+
 def objective_of(rollout: Rollout) -> float:
     """The objective of a valid rollout: the task's metric of that name, else its return."""
     assert rollout.return_ is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from coevo.dealing import MOST_ANSWERS, Plan, PlanSettings, Prepared, choose, load_examples
@@ -218,8 +218,8 @@ class Planner:
         costs: Costs = []
         for cell in (cell for chunk in prepared.chunks for cell in chunk.cells):
             for request in self._first(prepared.examples[cell.example], prepared.batch.contexts[cell.context]):
-                answer = (request.sampling or self.sampling).max_new_tokens
-                costs.append((key(request), (count(request), answer)))
+                whole = replace(request, sampling=request.sampling or self.sampling)
+                costs.append((key(whole), (count(request), (request.sampling or self.sampling).max_new_tokens)))
         return costs
 
     def _first(self, example: Example, context: Context) -> Sequence[Request]:

@@ -10,13 +10,14 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from typing import Any, TypeVar, cast
 
 from coevo.attempts import ENGINE_ERROR, Attempt, record, step_of
 from coevo.dealing import Chunk, Prepared
 from coevo.driving import EpisodePolicy, drive
-from coevo.errors import CoevoError, RequestFailedError
+from coevo.errors import CoevoError, PluginError, RequestFailedError
 from coevo.faults import told
 from coevo.interfaces import Engine, Episode, Policy, Task
 from coevo.records import Completion, EpisodeResult, Perturbation, Request, Rollout, Sampling
@@ -79,7 +80,8 @@ class Collector:
         try:
             async with asyncio.TaskGroup() as group:
                 for together in _together(chunks, capabilities.rolling):
-                    group.create_task(serve(together[0].member, together))
+                    serving = group.create_task(serve(together[0].member, together))
+                    serving.add_done_callback(partial(_tell_cancelled, [scored[chunk.index] for chunk in together]))
                 for chunk in chunks:
                     finished(await (await scored[chunk.index]))
         except BaseExceptionGroup as group_error:
@@ -207,6 +209,14 @@ class Collector:
                 if left == 0 or not again():
                     return error
         raise AssertionError("unreachable")
+
+
+def _tell_cancelled(waited: Sequence[asyncio.Future[Any]], served: asyncio.Task[None]) -> None:
+    """Whoever waits for chunks that nobody serves any more is told so: a task group says nothing of it."""
+    for future in waited:
+        if served.cancelled() and not future.done():
+            future.set_exception(PluginError("a plugin cancelled the asyncio task that called it"))
+            future.exception()  # where the group was stopped, nobody waits, and asyncio would complain of that
 
 
 def _together(chunks: Sequence[Chunk], rolling: bool) -> list[list[Chunk]]:

@@ -1,9 +1,9 @@
-"""What the run offers to its updaters, and the hard budgets."""
+"""What the run knows of its place and spending, what of it updaters are shown, and the hard budgets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from coevo.interfaces import Ledger
@@ -86,7 +86,7 @@ def place_of(generation: int, batch: int, probe: bool = False) -> str:
 
 @dataclass(slots=True)
 class RunServices:
-    """`coevo.interfaces.Services` for one run.
+    """Where one run is, and what it has spent; updaters are given its `Shown`.
 
     `planned` is the number of adapting batches of the whole run, `adapted` how many are committed; `reserved_calls`
     are kept for the probe at the end; `unbooked` is held against the budgets and shown to nobody.
@@ -127,3 +127,60 @@ class RunServices:
         """Book a finished batch."""
         self.ledger = self.ledger + Ledger(report.calls, report.prompt_tokens, report.completion_tokens)
         self.adapted += report.adapt
+
+
+class Shown:
+    """`coevo.interfaces.Services` for the updaters of a run: nothing of it can be set, and budgets are not in it."""
+
+    __slots__ = ("_run",)
+
+    def __init__(self, run: RunServices) -> None:
+        self._run = run
+
+    @property
+    def root_seed(self) -> int:
+        """Of the run."""
+        return self._run.root_seed
+
+    @property
+    def folder(self) -> Path:
+        """Where an updater may write files of its own."""
+        return self._run.folder
+
+    @property
+    def generation(self) -> int:
+        """Where the loop is."""
+        return self._run.generation
+
+    @property
+    def batch(self) -> int:
+        """Where the loop is in the generation."""
+        return self._run.batch
+
+    @property
+    def ledger(self) -> Ledger:
+        """A copy: what is done to it is not booked."""
+        return replace(self._run.ledger)
+
+    @property
+    def batch_answers(self) -> int:
+        """Rollouts that an adapting `zip` batch needs to fill every member."""
+        return self._run.batch_answers
+
+    @property
+    def member_answers(self) -> int:
+        """How many of them each member gives."""
+        return self._run.member_answers
+
+    @property
+    def calls_left(self) -> int | None:
+        """Model calls that batches may still make; None without a limit."""
+        return self._run.calls_left
+
+    def seed(self, *coordinates: str | int) -> int:
+        """A 64-bit seed for an updater's own randomness at this generation and batch."""
+        return self._run.seed(*coordinates)
+
+    def progress(self) -> float:
+        """t/T of the adapting batches, or the used share of the budget where that is larger."""
+        return self._run.progress()

@@ -85,9 +85,19 @@ def number(value: object, where: str, expected: str = "a finite number") -> None
 
 
 def whole(value: object, where: str, least: int = 0) -> None:
-    """An int of at least `least`."""
+    """An int of at least `least`, and not of more digits than Python writes."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise Wrong(f"{where} {shown(value)}; expected a whole number of at least {least}")
+    if value.bit_length() > _LONGEST_BITS:
+        raise Wrong(f"{where} an int of {value.bit_length():,} bits; expected at most {_LONGEST_BITS:,}")
+
+
+def encodable(value: str, where: str) -> bytes:
+    """The UTF-8 of a text that can be written to a file."""
+    try:
+        return value.encode()
+    except UnicodeEncodeError:
+        raise Wrong(f"{where} {shown(value)}; expected a text without lone surrogates, which no file holds") from None
 
 
 def numbers(value: object, what: str) -> None:

@@ -97,5 +97,6 @@ class Tries:
 
 
 def key(request: Request) -> str:
-    """Equal for requests that cost the same: what is asked, whatever the seed."""
-    return repr((request.messages, request.prefill))
+    """Equal for requests that cost the same at most, whatever the seed; its `sampling` is filled in."""
+    most = None if request.sampling is None else request.sampling.max_new_tokens
+    return repr((request.messages, request.prefill, most))

@@ -79,6 +79,10 @@ def _leases(who: str) -> Rule:
     return Rule(check, (OSError,))
 
 
+_LONGEST_ID = 63
+"""Bits of a token's id."""
+
+
 def _completions(given: object, requests: object = (), *_: object) -> object:
     completions = many(Completion, given, "a coevo.Completion")
     wanted = len(cast(list[object], requests))
@@ -88,7 +92,9 @@ def _completions(given: object, requests: object = (), *_: object) -> object:
         of(str, completion.text, "a text", "a completion whose text is")
         of(str, completion.finish_reason, "a text such as 'stop'", "a completion whose finish_reason is")
         for name in ("prompt_ids", "completion_ids"):
-            many(int, getattr(completion, name), "an int", f"a completion whose {name}")
+            for token in many(int, getattr(completion, name), "an int", f"a completion whose {name}"):
+                if token.bit_length() > _LONGEST_ID:
+                    raise Wrong(f"a completion with one of {name} of {token.bit_length():,} bits; expected an id")
         of(str, completion.note, "a text", "a completion whose note is")
         if completion.tokens is not None:
             if len(many(int, completion.tokens, "an int", "a completion whose tokens")) != 2:

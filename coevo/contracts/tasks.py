@@ -12,7 +12,7 @@ from coevo.guard import Guard, Rule, anything
 from coevo.interfaces import Brief, Episode, Reference, Task
 from coevo.records import EpisodeResult, Example, Request, Sampling, Step, Trajectory
 from coevo.registry import require
-from coevo.shapes import Wrong, choice, has, many, number, numbers, of, plain, shown, table, texts, whole
+from coevo.shapes import Wrong, choice, encodable, has, many, number, numbers, of, plain, shown, table, texts, whole
 
 
 def task(thing: Task, who: str) -> Task:
@@ -34,6 +34,8 @@ def _brief(given: object, *_: object) -> Brief:
     for name in ("stop", "examples"):
         many(str, getattr(brief, name), "a text", f"a brief whose {name}")
     for reference in many(Reference, brief.references, "a coevo.Reference", "a brief whose references"):
+        for name in ("name", "split"):
+            of(str, getattr(reference, name), "a text", f"a brief with a reference whose {name} is")
         number(reference.value, f"a brief whose reference {reference.name!r} has the value")
     if brief.failure != "below":
         number(brief.failure, "a brief whose failure is", "'below' or a finite number")
@@ -47,7 +49,7 @@ def _examples(given: object, *_: object) -> object:
     examples = many(Example, given, "a coevo.Example")
     seen: set[str] = set()
     for example in examples:
-        of(str, example.id, "a text", "an example whose id is")
+        encodable(of(str, example.id, "a text", "an example whose id is"), "an example whose id is")
         if example.id in seen:
             raise Wrong(f"two examples with the id {example.id!r}; expected every id once")
         seen.add(example.id)
@@ -60,11 +62,17 @@ def _unknown_split(error: Exception, arguments: tuple[Any, ...]) -> type[CoevoEr
     return UnknownSplitError if isinstance(error, ValueError) or named else None
 
 
+_LONGEST_NAME = 200
+"""Bytes: file systems take 255, and a file that is not whole yet has a longer name."""
+
+
 def _files(given: object, *_: object) -> object:
     texts(given, "files")
     for name in cast(Mapping[str, str], given):
         if name in ("", ".", "..") or "/" in name or "\0" in name:
             raise Wrong(f"a file named {name!r}; expected a name without a folder")
+        if len(encodable(name, "a file named")) > _LONGEST_NAME:
+            raise Wrong(f"a file named {shown(name)}; expected a name of at most {_LONGEST_NAME} bytes")
     return given
 
 
@@ -83,7 +91,7 @@ def _outcome(given: object, *_: object) -> object:
 _TASK = {
     "brief": Rule(_brief),
     "examples": Rule(_examples, turn=_unknown_split),
-    "run": Rule(_outcome, DATA, is_async=True),
+    "run": Rule(_outcome, DATA, is_async=True, own_task=True),
     "start": Rule(anything),
     "close": Rule(anything),
     "describe": Rule(described),
@@ -118,8 +126,19 @@ def _requests(given: object, *_: object) -> object:
         of(str, request.prefill, "a text", "a request whose prefill is")
         many(str, request.stop, "a text", "a request whose stop")
         if request.sampling is not None:
-            of(Sampling, request.sampling, "a coevo.records.Sampling, or None", "a request whose sampling is")
+            _sampling(
+                of(Sampling, request.sampling, "a coevo.records.Sampling, or None", "a request whose sampling is")
+            )
     return requests
+
+
+def _sampling(sampling: Sampling) -> None:
+    for name in ("temperature", "top_p", "min_p", "presence_penalty"):
+        number(getattr(sampling, name), f"a request whose sampling.{name} is")
+    if sampling.temperature < 0:
+        raise Wrong(f"a request whose sampling.temperature is {sampling.temperature}; expected 0 or more")
+    whole(sampling.top_k, "a request whose sampling.top_k is")
+    whole(sampling.max_new_tokens, "a request whose sampling.max_new_tokens is", 1)
 
 
 def _result(given: object, *_: object) -> EpisodeResult:

@@ -1,10 +1,13 @@
 """docs/hooks.md lists every hook with its exact arguments, and the plugin that it prints is one that runs."""
 
 import inspect
+import json
 import re
 from pathlib import Path
 
+import coevo
 from coevo import hookspecs
+from coevo.records import Batch, Buffer, Context
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/hooks.md").read_text(encoding="utf-8")
@@ -36,3 +39,16 @@ def test_the_printed_plugin_is_the_one_that_the_tests_install():
     code = (OUTSIDE / "coevo_outside/__init__.py").read_text()
     assert re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)[1] == code
     assert len(code.splitlines()) <= 40
+
+
+def test_the_state_of_the_printed_plugin_is_json_though_no_answer_was_valid_yet():
+    printed = {}
+    exec(re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)[1], printed)
+    brief = coevo.Brief("a", "A", "Say a.", components={"prompt": "say a"})
+    updater = printed["Encourage"](brief=brief)
+    updater.tell(Buffer(Batch((Context({"prompt": "say a"}),)), (), ()))
+    state = json.loads(json.dumps(updater.state_dict(), allow_nan=False))
+    assert state["components"] == {"prompt": "Try something bolder. say a"}
+    again = printed["Encourage"](brief=brief)
+    again.load_state_dict(state)
+    assert again.state_dict() == state
