@@ -10,6 +10,7 @@ import sys
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import cast
 
 from coevo import consent, discovery, holdout
@@ -33,6 +34,7 @@ from coevo.discovery import Plugins, Registries
 from coevo.errors import CoevoError, PluginError, RunError, RunInterrupted, UserError
 from coevo.evolve import Loop
 from coevo.folder import RunFolder, check_free
+from coevo.hashes import folder_files, hash_of
 from coevo.inputs import changes, not_loaded, taken
 from coevo.interfaces import Engine, Task
 from coevo.interrupts import ending, staying, terminating
@@ -117,15 +119,25 @@ def allowed(folder: RunFolder, command: str = "resume") -> None:
 
 
 def _named_by(folder: RunFolder) -> dict[str, Json]:
-    """What of a run's configuration may run code or reach other machines; its numbers are free to be edited."""
+    """What of a run's configuration may run code or reach other machines; its numbers are free to be edited.
+
+    Code counts with its content.
+    """
     config = folder.config()
     task, engine = (config.get(str(config.get(part)), {}) for part in ("task", "engine"))
+    problem = cast(dict[str, Json], task).get("folder") if isinstance(task, dict) else None
+    plugins = plugin_files(config)
+    code: dict[str, Json] = {path: hash_of(Path(path)) for path in plugins}
+    if isinstance(problem, str):
+        # Of a folder with too many files there are no hashes but this one.
+        code[problem] = {**folder_files(Path(problem)), "evaluate.py": hash_of(Path(problem, "evaluate.py"))}
     return {
-        "plugins": plugin_files(config),
+        "plugins": plugins,
         "task": config.get("task"),
-        "folder": cast(dict[str, Json], task).get("folder") if isinstance(task, dict) else None,
+        "folder": problem,
         "engine": config.get("engine"),
         "options": engine,
+        "code": code,
     }
 
 

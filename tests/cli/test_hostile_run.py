@@ -227,6 +227,17 @@ def test_a_word_is_enough_and_is_remembered(coded, coevo):
     assert marker.exists()
 
 
+def test_code_that_has_changed_needs_the_word_again(coded, coevo):
+    strange, marker = coded
+    assert coevo("resume", strange, "--trust", "--quiet")[0] == 0
+    (plugin,) = Path(strange).parent.rglob("evil.py")
+    plugin.write_text(plugin.read_text("utf-8") + "\n# and more\n", encoding="utf-8")
+    marker.unlink()
+    code, _, said = coevo("resume", strange, "--quiet")
+    assert (code, "has never been run by you" in said) == (2, True)
+    assert not marker.exists()
+
+
 def test_who_began_a_run_may_edit_its_numbers_and_go_on(coevo, small):
     assert coevo("run", *small, "--generations", "1", "--name", "a", "--quiet")[0] == 0
     hostile.wrong_config(Path("runs/a"), "judge_best", False)
