@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,10 +24,14 @@ from typing import Any, cast
 
 from coevo.errors import CheckFailedError, RunError
 from coevo.files import open_own, read_own, write_atomic
+from coevo.forms import loads
 from coevo.frames import ChunkFile, read_chunks
 from coevo.interfaces import Ledger
 from coevo.records import Json, Rollout
 from coevo.services import Unbooked
+
+_PLACE = re.compile(r"g\d{4,9}-b\d{2,9}(-probe)?", re.ASCII)
+_COUNTS = 3
 
 
 @dataclass(slots=True)
@@ -43,18 +48,33 @@ def _read(path: Path) -> _Noted:
     data, noted = read_own(path), _Noted()
     for number, text in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
         try:
-            line = cast(dict[str, Any], json.loads(text))
+            line = cast(dict[str, Any], loads(text))
             if number == 1:
-                noted.place, noted.lost = str(line["place"]), Ledger(*map(int, line["lost"]))
+                noted.place, noted.lost = _place(line["place"]), _ledger(line["lost"])
                 continue
             kind = "asks" if "asks" in line else "unanswered"
             sums, chunk = getattr(noted, kind), int(line["chunk"])
-            sums[chunk] = sums.get(chunk, Ledger()) + Ledger(*map(int, line[kind]))
-        except (ValueError, KeyError, TypeError, RecursionError):
+            sums[chunk] = sums.get(chunk, Ledger()) + _ledger(line[kind])
+        except (ValueError, KeyError, TypeError, OverflowError):
             raise CheckFailedError(
                 f"line {number} of {str(path)!r} is no note of what was asked; the file was changed"
             ) from None
     return noted
+
+
+def _place(value: Any) -> str:
+    """The name of a file in `rollouts/`, which leads nowhere else."""
+    if not isinstance(value, str) or (value and not _PLACE.fullmatch(value)):
+        raise ValueError(f"no place: {value!r:.60}")
+    return value
+
+
+def _ledger(value: Any) -> Ledger:
+    """Three counts."""
+    counts = cast("list[Any]", value if isinstance(value, list) else [])
+    if len(counts) != _COUNTS or any(type(count) is not int or not 0 <= count < 1 << 63 for count in counts):
+        raise ValueError(f"no counts: {value!r:.60}")
+    return Ledger(*counts)
 
 
 def unbooked(path: Path, rollouts: Path, committed: Collection[str]) -> Unbooked:

@@ -45,6 +45,10 @@ def restore_engine(engine: Engine, folder: RunFolder, history: History) -> None:
         )
 
 
+_DIGITS = 18
+"""Of a generation that is asked for."""
+
+
 def position(history: History, at: str) -> int:
     """How many journal batches `--at` means: a generation's end, `best` (after its batch), or `last`.
 
@@ -58,11 +62,16 @@ def position(history: History, at: str) -> int:
             raise UserError("--at best: the run has found nothing valid yet")
         wanted = (history.best.generation, history.best.batch)
         # The batch that found the best was answered by the weights before its own update.
-        return next(i for i, b in enumerate(history.batches) if (b["generation"], b["batch"]) == wanted)
+        found = [i for i, b in enumerate(history.batches) if (b["generation"], b["batch"]) == wanted]
+        if not found:
+            raise CheckFailedError(f"--at best: the journal has no batch {wanted[1]} of generation {wanted[0]}")
+        return found[0]
     generations = [b["generation"] for b in history.batches]
-    if not at.isdigit() or int(at) not in generations:
+    if not (at.isascii() and at.isdigit() and len(at) <= _DIGITS) or int(at) not in generations:
         last = generations[-1] if generations else "none"
-        raise UserError(f"--at {at!r}: expected 'best', 'last' or a generation that is finished (the last is {last})")
+        raise UserError(
+            f"--at {at[:60]!r}: expected 'best', 'last' or a generation that is finished (the last is {last})"
+        )
     return len(generations) - generations[::-1].index(int(at))
 
 

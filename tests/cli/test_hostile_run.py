@@ -124,6 +124,32 @@ def test_values_of_another_kind_in_other_files_are_one_line(strange, read, name,
         (strange / name).write_text(text)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"place": "g0009-b00", "lost": [1e999, 0, 0]}, {"place": "g0009-b00", "lost": [-100000, 0, 0]},
+        {"place": "g0009-b00", "lost": [10**400, 0, 0]}, {"place": "g0009-b00", "lost": [1.9, 0, 0]},
+        {"place": "g0009-b00", "lost": "123"}, {"place": "g0009-b00", "lost": [1, 2]},
+        {"place": "g0009-b00\0", "lost": [0, 0, 0]}, {"place": "g0009-b00\ud800", "lost": [0, 0, 0]},
+        {"place": "../../other", "lost": [0, 0, 0]}, {"place": "/tmp/other", "lost": [0, 0, 0]},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_notes_of_what_was_asked_hold_counts_and_lead_nowhere_else(strange, coevo, line):
+    (strange / "asked.jsonl").write_text(json.dumps(line) + "\n")
+    code, _, said = coevo("show", strange)
+    assert (code, said.count("\n")) == (1, 1)
+    assert "line 1 of " in said
+    assert "is no note of what was asked; the file was changed" in said
+
+
+@pytest.mark.parametrize("at", ["\N{SUPERSCRIPT TWO}", "9" * 5000, "-1", ""])
+def test_a_generation_that_is_no_number_is_the_users_mistake(strange, coevo, at):
+    code, _, said = coevo("replay", strange, "--at", at)
+    assert (code, said.count("\n")) == (2, 1)
+    assert len(said) < 300
+
+
 @pytest.mark.parametrize("new", [1.7e308, []], ids=repr)
 def test_rollouts_and_notes_of_another_kind_are_one_line(strange, read, new):
     rollout = hostile.first_rollout(strange)
