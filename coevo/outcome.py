@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from coevo.records import BatchReport, Best, Buffer, Rollout, Update
+from coevo.records import BatchReport, Best, Buffer, GenerationReport, Rollout, Update
 from coevo.services import RunServices
 from coevo.shapes import plain
 from coevo.statuses import EXCLUDED
@@ -54,6 +54,11 @@ def copied_buffer(buffer: Buffer) -> Buffer:
     """`copied`, of a whole batch."""
     members = tuple(replace(member) for member in buffer.members)
     return Buffer(replace(buffer.batch), members, tuple(map(copied, buffer.rollouts)), buffer.moved)
+
+
+def generation_report(generation: int, reports: Sequence[BatchReport], best: Best | None) -> GenerationReport:
+    """What observers are shown of a generation: copies."""
+    return GenerationReport(generation, tuple(map(copied_report, reports)), best and replace(best))
 
 
 def copied_report(report: BatchReport) -> BatchReport:
