@@ -14,16 +14,7 @@ from dataclasses import dataclass, field, replace
 from coevo.buffer import default_credit, with_credits
 from coevo.errors import RunError
 from coevo.interfaces import Brief, ContextUpdater, Engine, ParameterUpdater, Task
-from coevo.outcome import (
-    best_of,
-    copied,
-    copied_buffer,
-    copied_report,
-    generation_report,
-    lost,
-    objective_of,
-    report_of,
-)
+from coevo.outcome import best_of, copied, copied_buffer, copied_report, generation_of, lost, objective_of, report_of
 from coevo.planning import Planner, Prepared
 from coevo.records import Batch, BatchReport, Best, Buffer, Rollout, Update
 from coevo.rollouts import Collector
@@ -54,7 +45,7 @@ class Loop:
         for g in range(generation, self.generations):
             if reason := await self._generation(g, batch):
                 break
-            self.observe("generation_finished", report=generation_report(g, self.reports, self.best))
+            self.observe("generation_finished", report=generation_of(g, self.reports, self.best))
             self.reports, batch = [], 0
         else:
             reason = "generations"

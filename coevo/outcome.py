@@ -56,7 +56,7 @@ def copied_buffer(buffer: Buffer) -> Buffer:
     return Buffer(replace(buffer.batch), members, tuple(map(copied, buffer.rollouts)), buffer.moved)
 
 
-def generation_report(generation: int, reports: Sequence[BatchReport], best: Best | None) -> GenerationReport:
+def generation_of(generation: int, reports: Sequence[BatchReport], best: Best | None) -> GenerationReport:
     """What observers are shown of a generation: copies."""
     return GenerationReport(generation, tuple(map(copied_report, reports)), best and replace(best))
 
