@@ -88,9 +88,9 @@ def test_an_array_of_objects_arrives_with_its_values() -> None:
 
 
 def test_any_other_object_arrives_as_its_name_and_its_text() -> None:
-    found = decode(encode(print))
+    found = decode(encode(len))
     assert isinstance(found, Opaque)
-    assert (type(found).__name__, repr(found)) == ("builtin_function_or_method", "<built-in function print>")
+    assert (type(found).__name__, repr(found)) == ("builtin_function_or_method", "<built-in function len>")
 
 
 def test_an_integer_too_long_for_text_arrives_as_a_remark() -> None:
