@@ -112,6 +112,9 @@ def allowed(folder: RunFolder, command: str = "resume") -> None:
         UserError: it is not wanted, or there is nobody to ask.
     """
     named = _named_by(folder)
+    if consent.is_known(folder.path, dumps(named).encode()):
+        return  # begun here: whoever edits his own code may go on
+    named["code"] = _code_of(named)
     places = [*named["plugins"], *([str(named["folder"])] if named["folder"] else [])]
     told = f" ({', '.join(map(repr, places))})" if places else ""
     what = f"what config.toml of run {folder.name!r} names{told}"
@@ -119,26 +122,25 @@ def allowed(folder: RunFolder, command: str = "resume") -> None:
 
 
 def _named_by(folder: RunFolder) -> dict[str, Json]:
-    """What of a run's configuration may run code or reach other machines; its numbers are free to be edited.
-
-    Code counts with its content.
-    """
+    """What of a run's configuration may run code or reach other machines; its numbers are free to be edited."""
     config = folder.config()
     task, engine = (config.get(str(config.get(part)), {}) for part in ("task", "engine"))
-    problem = cast(dict[str, Json], task).get("folder") if isinstance(task, dict) else None
-    plugins = plugin_files(config)
-    code: dict[str, Json] = {path: hash_of(Path(path)) for path in plugins}
-    if isinstance(problem, str):
-        # Of a folder with too many files there are no hashes but this one.
-        code[problem] = {**folder_files(Path(problem)), "evaluate.py": hash_of(Path(problem, "evaluate.py"))}
     return {
-        "plugins": plugins,
+        "plugins": plugin_files(config),
         "task": config.get("task"),
-        "folder": problem,
+        "folder": cast(dict[str, Json], task).get("folder") if isinstance(task, dict) else None,
         "engine": config.get("engine"),
         "options": engine,
-        "code": code,
     }
+
+
+def _code_of(named: Mapping[str, Json]) -> dict[str, Json]:
+    """The content of the code that a run names, by hashes."""
+    code: dict[str, Json] = {path: hash_of(Path(path)) for path in cast(list[str], named["plugins"])}
+    if isinstance(problem := named["folder"], str):
+        # Of a folder with too many files there are no hashes but this one.
+        code[problem] = {**folder_files(Path(problem)), "evaluate.py": hash_of(Path(problem, "evaluate.py"))}
+    return code
 
 
 def resume(
