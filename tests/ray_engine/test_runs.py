@@ -5,6 +5,7 @@ On the real engine with a tiny random Llama, with a Ray of the run's own.
 
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -81,8 +82,9 @@ def of_ray(pids):
     return {pid: said for pid in pids if "ray" in (said := title(pid))}
 
 
-def ray_folders():
-    return set(Path("/tmp").glob("coevo-ray-*"))
+def ray_folders(pids):
+    """The folders of the Rays that some processes belong to (other tests may have a Ray of their own meanwhile)."""
+    return {Path(folder) for pid in pids for folder in re.findall(r"/[^\s=:]*/coevo-ray-[^/\s:]+", title(pid))}
 
 
 @pytest.fixture(scope="module")
@@ -96,18 +98,19 @@ def whole(place):
 @pytest.fixture(scope="module")
 def struck(place, whole):
     """The run on two workers, one of which is killed in the middle of a batch."""
-    before = ray_folders()
     process = start(place, *run_arguments("struck", *POOL, seconds=0.03))
     folder = RunFolder(place / "runs" / "struck")
     wait_for(lambda: folder.chunk_file(0, 1).exists() and len(read_chunks(folder.chunk_file(0, 1))) >= 2)
     family = below(process.pid)
+    homes = ray_folders(family)
+    assert all(home.is_dir() for home in homes)
     addresses = listening([process.pid, *family])
     victim = workers(process.pid)[1]
     os.kill(victim, signal.SIGKILL)
     out, err = process.communicate(timeout=PATIENCE_SECONDS)
     return {
         "code": process.returncode, "out": out, "err": err, "folder": folder, "victim": victim,
-        "addresses": addresses, "family": family, "left": ray_folders() - before,
+        "addresses": addresses, "family": family, "homes": homes,
     }  # fmt: skip
 
 
@@ -137,7 +140,8 @@ def test_a_local_ray_listens_on_loopback_alone(struck):
 
 def test_nothing_of_a_local_ray_is_left(struck):
     assert of_ray(struck["family"]) == {}
-    assert struck["left"] == set()
+    (home,) = struck["homes"]
+    assert not home.exists()
 
 
 def test_its_weights_are_replayed_and_exported(place, struck):
@@ -154,12 +158,12 @@ def test_its_weights_are_replayed_and_exported(place, struck):
 def test_a_driver_that_is_killed_or_interrupted_leaves_no_process_and_its_run_is_resumed(place):
     code, _, err = call(place, *small_run("whole-small", "numbers", {}))
     assert code == 0, err
-    before = ray_folders()
     folder, whole = (RunFolder(place / "runs" / name) for name in ("cut", "whole-small"))
     process = start(place, *small_run("cut", "ray", {"engine": "numbers", "options.delay": 0.2}))
     wait_for(lambda: folder.chunk_file(0, 1).exists() and len(read_chunks(folder.chunk_file(0, 1))) >= 2)
     family = below(process.pid)
     assert len(workers(process.pid)) == 2
+    (home,) = ray_folders(family)
     process.kill()
     process.communicate()
     # Ray's own helpers would stay for a minute.
@@ -167,16 +171,17 @@ def test_a_driver_that_is_killed_or_interrupted_leaves_no_process_and_its_run_is
     while (left := of_ray(family)) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert left == {}
-    wait_for(lambda: ray_folders() == before)
+    wait_for(lambda: not home.exists())
 
     process = start(place, "resume", "cut", "--quiet")
     wait_for(lambda: folder.chunk_file(1, 1).exists() and len(read_chunks(folder.chunk_file(1, 1))) >= 2)
     family = below(process.pid)
+    (home,) = ray_folders(family)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     _, err = process.communicate(timeout=PATIENCE_SECONDS)
     assert (process.returncode, err) == (130, "coevo: interrupted; go on with: coevo resume cut\n")
     assert of_ray(family) == {}
-    assert ray_folders() == before
+    assert not home.exists()
 
     code, _, err = call(place, "resume", "cut", "--quiet")
     assert (code, err) == (0, "")
