@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coevo.errors import CoevoError, MissingExtraError, RunError, UserError
-from coevo.hookspecs import hookimpl
+from coevo.host.hookspecs import hookimpl
 from coevo.interfaces import (
     Brief,
     Capabilities,
@@ -25,26 +25,24 @@ from coevo.interfaces import (
 )
 from coevo.records import (
     Batch,
-    BatchReport,
     Buffer,
     Completion,
     Context,
     EpisodeResult,
     Example,
-    GenerationReport,
     Perturbation,
     Request,
     Rollout,
-    RunInfo,
     Sampling,
     SeedsUpdate,
     Step,
     Trajectory,
 )
+from coevo.reports import BatchReport, GenerationReport, RunInfo
 
 if TYPE_CHECKING:
-    from coevo.app import run
-    from coevo.assembly import check_engine, make_engine
+    from coevo.app.launch import run
+    from coevo.app.parts import check_engine, make_engine
 
 __all__ = [
     "Batch",
@@ -89,11 +87,11 @@ __all__ = [
 def __getattr__(name: str) -> object:
     # These pull in the whole application; a plugin that imports coevo for its records should not pay that.
     if name == "run":
-        from coevo.app import run
+        from coevo.app.launch import run
 
         return run
     if name in ("check_engine", "make_engine"):
-        from coevo import assembly
+        from coevo.app import parts as assembly
 
         return getattr(assembly, name)
     raise AttributeError(f"module 'coevo' has no attribute {name!r}")

@@ -12,6 +12,7 @@ import io
 import os
 import secrets
 import stat
+import tempfile
 import tokenize
 import tomllib
 from collections.abc import Generator
@@ -252,3 +253,18 @@ def write_atomic(path: Path, text: str) -> None:
     """
     with replacing(path) as file:
         file.write(text.encode(errors="backslashreplace"))
+
+
+def why_not(path: Path) -> str:
+    """Why a folder cannot be made at `path`, found by making one beside it; empty where it can."""
+    above = next(p for p in path.absolute().parents if os.path.exists(p))
+    if not above.is_dir():
+        return f"{str(above)!r} is a file"
+    longest = os.pathconf(above, "PC_NAME_MAX")
+    if any(len(os.fsencode(part)) > longest for part in path.parts):
+        return f"a name may have {longest} bytes"
+    try:
+        os.rmdir(tempfile.mkdtemp(prefix=".coevo-", dir=above))
+    except OSError as error:
+        return f"nothing can be made in {str(above)!r}: {error.strerror}"
+    return ""

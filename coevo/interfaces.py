@@ -24,6 +24,7 @@ from coevo.records import (
     Rollout,
     Update,
 )
+from coevo.reports import Ledger
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,36 +311,6 @@ class BestFiles(Protocol):
     def best_files(self, rollout: Rollout, header: str) -> Mapping[str, str]:
         """File name → text for the run's `best/` folder."""
         ...
-
-
-@dataclass(slots=True)
-class Ledger:
-    """What a run, or a part of it, has spent. `tokens` = prompt + completion."""
-
-    calls: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-
-    @property
-    def tokens(self) -> int:
-        """Prompt and completion tokens together."""
-        return self.prompt_tokens + self.completion_tokens
-
-    def __add__(self, other: Ledger) -> Ledger:
-        """Both together."""
-        return Ledger(
-            self.calls + other.calls,
-            self.prompt_tokens + other.prompt_tokens,
-            self.completion_tokens + other.completion_tokens,
-        )
-
-    def __sub__(self, other: Ledger) -> Ledger:
-        """What is left without a part."""
-        return Ledger(
-            self.calls - other.calls,
-            self.prompt_tokens - other.prompt_tokens,
-            self.completion_tokens - other.completion_tokens,
-        )
 
 
 class Services(Protocol):

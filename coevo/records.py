@@ -10,9 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
-
-from coevo.statuses import BAR, STATUSES, valid_share
+from typing import Any, Literal, TypeAlias, get_args
 
 Json: TypeAlias = Any
 """A value that `json.dumps(..., allow_nan=False)` accepts."""
@@ -21,6 +19,27 @@ Message: TypeAlias = Mapping[str, str]
 """One chat message: `role` and `content`."""
 
 Pairing: TypeAlias = Literal["cross", "zip"]
+
+Status: TypeAlias = Literal[
+    "ok", "no_answer", "syntax", "no_entry", "import", "exception", "timeout", "out_of_memory", "invalid_solution",
+    "non_finite", "context_overflow", "engine_error", "judge_error", "outraced",
+]  # fmt: skip
+STATUSES: tuple[str, ...] = get_args(Status)
+OUTRACED = "outraced"
+VALID: frozenset[str] = frozenset({"ok", OUTRACED})
+"""Answers that work. One that is `outraced` was stopped when it was sure that its return is below the bar of its
+context (`BAR`), so it has none; it is no failure."""
+EXCLUDED: frozenset[str] = frozenset({"engine_error", "judge_error"})
+"""Failures that are not the model's: retried, then left out; never a reward."""
+BAR = "bar"
+"""Key of `Context.data`: an answer whose return is below this number is of no use to who asks. A task may stop
+evaluating such an answer and call it `outraced`, or may ignore it. Never in a batch that adapts."""
+
+
+def valid_share(statuses: Mapping[str, int]) -> float:
+    """Share of answers that are `VALID`, given a count per status; 0 of none."""
+    total = sum(statuses.values())
+    return sum(statuses.get(status, 0) for status in VALID) / total if total else 0.0
 
 
 def _empty() -> dict[str, Json]:
@@ -87,7 +106,7 @@ class Batch:
     def __post_init__(self) -> None:
         if not self.contexts:
             raise ValueError("a batch needs at least one context")
-        given: Any = self  # What is of another kind than it is to be is told where it comes from (`coevo.contracts`).
+        given: Any = self  # What is of another kind than it is to be is told where it comes from (`host.contracts`).
         if isinstance(given.samples, int) and given.samples < 1:
             raise ValueError(f"samples must be at least 1, got {self.samples}")
         if self.adapt and self.purpose != "search":
@@ -313,87 +332,3 @@ class DenseUpdate:
 
 
 Update: TypeAlias = SeedsUpdate | GradientUpdate | DenseUpdate
-
-
-@dataclass(frozen=True, slots=True)
-class Best:
-    """The best valid rollout of a run so far, kept apart from any population."""
-
-    rollout: str
-    generation: int
-    batch: int
-    return_: float
-    objective: float
-
-
-@dataclass(frozen=True, slots=True)
-class BatchReport:
-    """One committed batch, as the reader sees it.
-
-    Attributes:
-        statuses: count per status.
-        objectives: objective of every rollout with status `ok`, in plan order.
-        metrics: the parameter updater's (sigma, moved, informative, variance_ratio, ...) and the engine's (cosine).
-        zero_update: why the update was zero, empty if it was not or the batch did not adapt.
-        calls, tokens: of this batch; tokens = prompt + completion.
-        seconds: wall time of this batch.
-    """
-
-    generation: int
-    batch: int
-    operator: str
-    purpose: str
-    adapt: bool
-    members: int
-    statuses: Mapping[str, int]
-    objectives: tuple[float, ...]
-    best: Best | None
-    metrics: Mapping[str, float]
-    zero_update: str
-    digest: str
-    calls: int
-    prompt_tokens: int
-    completion_tokens: int
-    seconds: float
-
-    @property
-    def valid_rate(self) -> float:
-        """Share of rollouts that are `VALID`, 0 for an empty batch."""
-        return valid_share(self.statuses)
-
-
-@dataclass(frozen=True, slots=True)
-class GenerationReport:
-    """All batches of one generation, after the last of them is on disk."""
-
-    generation: int
-    batches: tuple[BatchReport, ...]
-    best: Best | None
-
-
-@dataclass(frozen=True, slots=True)
-class RunInfo:
-    """What an observer is told when a run starts and ends.
-
-    Attributes:
-        path: the run's folder.
-        config: the resolved configuration as JSON.
-        first_generation: 0, or where a resumed run goes on.
-        generations: how many are planned.
-        direction: `minimize` or `maximize`, of the objective.
-        reference: (name, value) to which gaps are measured, or None.
-        baseline: (name, value) that a search should beat, or None.
-        failure: what a failure of the model is worth as a return, None where it is only below all others.
-        machine: device, dtype, threads, where the master is and how large, as text by name.
-    """
-
-    name: str
-    path: str
-    config: Mapping[str, Json]
-    first_generation: int
-    generations: int
-    direction: str = "minimize"
-    reference: tuple[str, float] | None = None
-    baseline: tuple[str, float] | None = None
-    failure: float | None = None
-    machine: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -15,9 +15,9 @@ from typing import Any
 import pluggy
 import typer
 
-from coevo import hookspecs
 from coevo.cli import build_app
-from coevo.discovery import Plugins
+from coevo.host import hookspecs
+from coevo.host.discovery import Plugins
 
 PAGE = Path(__file__).with_name("cli.md")
 ROOTS = ("plugins", "tasks")

@@ -8,11 +8,11 @@ import pluggy
 
 import coevo_es
 import coevo_none
-from coevo import hookspecs
-from coevo.codec import to_json
-from coevo.discovery import Plugins
-from coevo.folder import RunFolder
-from coevo.frames import read_chunks
+from coevo.host import hookspecs
+from coevo.host.discovery import Plugins
+from coevo.runs.chunks import read_chunks
+from coevo.runs.codec import to_json
+from coevo.runs.folder import RunFolder
 
 
 def plugins(*extra):

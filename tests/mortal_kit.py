@@ -16,11 +16,11 @@ import search_kit
 import coevo
 import coevo_eoh
 import coevo_sample
-from coevo.app import resume
+from coevo.app.launch import resume
 from coevo.errors import RunError, UserError
-from coevo.folder import RunFolder
 from coevo.records import EpisodeResult, Request
-from coevo.summary import summarize
+from coevo.runs.folder import RunFolder
+from coevo.runs.summary import summarize
 
 
 class Killed(BaseException):

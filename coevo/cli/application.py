@@ -12,7 +12,6 @@ from typing import Any, TextIO
 
 import typer
 
-from coevo import consent, discovery
 from coevo.cli import (
     bench,
     catalogue,
@@ -30,11 +29,12 @@ from coevo.cli import (
 )
 from coevo.cli.errors import ClickError, one_line, usage_message
 from coevo.cli.streams import secure, silence
-from coevo.discovery import Plugins
 from coevo.errors import CoevoError, PluginError, UserError
-from coevo.faults import told
-from coevo.interrupts import INTERRUPTED, leave_at_once, leave_soon
-from coevo.streams import reserved
+from coevo.host import consent, discovery
+from coevo.host.discovery import Plugins
+from coevo.host.faults import told
+from coevo.machine.interrupts import INTERRUPTED, leave_at_once, leave_soon
+from coevo.machine.streams import reserved
 from coevo.text import print_safely, printing_safely
 
 COMMANDS = (

@@ -8,9 +8,9 @@ from typing import Annotated, TypeAlias
 import typer
 
 from coevo.cli.output import emit, emit_json
-from coevo.config import merge, parse_assignment
-from coevo.discovery import Plugins
 from coevo.errors import UserError
+from coevo.host.config import merge, parse_assignment
+from coevo.host.discovery import Plugins
 from coevo.records import Json
 from coevo.report.numbers import number, table
 
@@ -38,7 +38,7 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         as_json: AsJson = False,
     ) -> None:
         """Perturbed weights: coevo's kernel against torch's generator."""
-        from coevo.bench.noise import bench_noise
+        from coevo.tools.bench.noise import bench_noise
 
         _measure(bench_noise, as_json, rounds=rounds, elements=elements, threads=threads)
 
@@ -54,7 +54,7 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         as_json: AsJson = False,
     ) -> None:
         """One perturbed model made ready: derived against torch.randn in place; then many members and the centre."""
-        from coevo.bench.serve import bench_serve
+        from coevo.tools.bench.serve import bench_serve
 
         _measure(
             bench_serve, as_json, engine=engine, model=model, rounds=rounds, members=members,
@@ -72,7 +72,7 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         as_json: AsJson = False,
     ) -> None:
         """Tokens a second from plan to saved rollouts, against the engine's library alone; by default transformers."""
-        from coevo.bench.rollout import bench_rollout
+        from coevo.tools.bench.rollout import bench_rollout
 
         _measure(
             bench_rollout, as_json, engine=engine, model=model, rounds=rounds, episodes=episodes, tokens=tokens,
@@ -91,7 +91,7 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         as_json: AsJson = False,
     ) -> None:
         """Episodes of varied lengths, each at its own pace against all in step; by default vllm, which is rolling."""
-        from coevo.bench.rollout import bench_episodes
+        from coevo.tools.bench.rollout import bench_episodes
 
         _measure(
             bench_episodes, as_json, engine=engine, model=model, rounds=rounds, episodes=episodes, steps=steps,
@@ -115,13 +115,13 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         With --task evaluations a second of that problem, one and 16 at a time, against its plain evaluator.
         """
         if task is None:
-            from coevo.bench.sandbox import bench_sandbox
+            from coevo.tools.bench.sandbox import bench_sandbox
 
             if options:
                 raise UserError(f"--set got {options[0]!r}: those are options of a task; name it with --task")
             _measure(bench_sandbox, as_json, candidates=candidates, rounds=rounds)
         else:
-            from coevo.bench.evaluations import bench_evaluations
+            from coevo.tools.bench.evaluations import bench_evaluations
 
             tables = merge({}, [parse_assignment(option) for option in options or ()])
             _measure(

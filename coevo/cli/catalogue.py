@@ -13,14 +13,14 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from coevo import discovery
 from coevo.cli.output import emit, emit_json
 from coevo.cli.running import loaded
-from coevo.config import FOLDER_TASK, problem_folder
-from coevo.discovery import Plugins, Registries
-from coevo.errors import PluginError, UserError
+from coevo.errors import PluginError, UserError, did_you_mean
+from coevo.host import discovery
+from coevo.host.config import FOLDER_TASK, problem_folder
+from coevo.host.discovery import Plugins, Registries
+from coevo.host.registry import Option, Registry
 from coevo.records import Json
-from coevo.registry import Option, Registry, did_you_mean
 from coevo.report.numbers import table
 
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -9,8 +9,8 @@ import typer
 
 from coevo.cli.output import emit, emit_json
 from coevo.cli.reading import AsJson, Runs
-from coevo.discovery import Plugins
 from coevo.errors import CheckFailedError
+from coevo.host.discovery import Plugins
 
 
 def add_commands(app: typer.Typer, plugins: Plugins) -> None:
@@ -27,8 +27,8 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         as_json: AsJson = False,
     ) -> None:
         """Compare runs: best, gap, held-out splits, valid answers and costs; runs that differ by seed are one row."""
-        from coevo.study import tables
-        from coevo.study.compare import compare_runs
+        from coevo.tools.study import tables
+        from coevo.tools.study.compare import compare_runs
 
         result = compare_runs(run, runs, out)
         if as_json:

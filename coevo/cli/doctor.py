@@ -11,8 +11,8 @@ import typer
 from coevo.cli.output import emit, emit_json
 from coevo.cli.reading import AsJson
 from coevo.cli.running import configuration, loaded
-from coevo.discovery import Plugins
 from coevo.errors import UserError
+from coevo.host.discovery import Plugins
 
 FAILED = 1
 
@@ -38,7 +38,7 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
 
         Exit code 1 where a run with that engine and model would not work.
         """
-        from coevo.doctor.conduct import Doctor
+        from coevo.tools.doctor.conduct import Doctor
 
         if not 0 < timeout <= 86_400:
             raise UserError(f"--timeout got {timeout}: expected seconds, such as 300")

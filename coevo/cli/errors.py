@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import typer
 
-from coevo.registry import did_you_mean
+from coevo.errors import did_you_mean
 
 # typer carries its own copy of click from 0.25 on; the classes above BadParameter are those in use either way.
 UsageError = cast(type[Exception], typer.BadParameter.__mro__[1])

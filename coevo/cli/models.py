@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from coevo.cli.output import emit, emit_json
-from coevo.discovery import Plugins
 from coevo.errors import UserError
+from coevo.host.discovery import Plugins
 from coevo.report.numbers import table
 
 
@@ -23,8 +23,8 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         name: Annotated[str, typer.Argument(metavar="ALIAS|ID", help="What to fetch.")],
     ) -> None:
         """Fetch a model into the cache; does nothing where it is there."""
-        from coevo.models import cache_folder
-        from coevo.models import pull as fetch
+        from coevo.models.catalogue import cache_folder
+        from coevo.models.catalogue import pull as fetch
 
         try:
             emit(str(fetch(name, lambda text: print(text, file=sys.stderr))))
@@ -41,7 +41,7 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     ) -> None:
         """List the aliases and what is in the cache."""
-        from coevo.models import catalogue
+        from coevo.models.catalogue import catalogue
 
         rows = catalogue()
         if as_json:

@@ -7,7 +7,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 from coevo.cli.output import emit
-from coevo.discovery import Plugins
+from coevo.host.discovery import Plugins
 
 Folder: TypeAlias = Annotated[str, typer.Option(metavar="DIR", help="Where it is made.")]
 
@@ -23,8 +23,8 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         folder: Folder = ".",
     ) -> None:
         """Write a problem folder of three commented files that runs at once, to be changed into your own."""
-        from coevo.assembly import table_names
-        from coevo.scaffold import new_problem
+        from coevo.app.parts import table_names
+        from coevo.tools.scaffold import new_problem
 
         written = new_problem(name, folder, table_names(plugins.registries()))
         for path in written:
@@ -38,8 +38,8 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         folder: Folder = ".",
     ) -> None:
         """Write a plugin file with a small context updater that works, to be changed into your own."""
-        from coevo.assembly import table_names
-        from coevo.scaffold import new_plugin
+        from coevo.app.parts import table_names
+        from coevo.tools.scaffold import new_plugin
 
         (path,) = new_plugin(name, folder, table_names(plugins.registries()))
         emit(str(path))

@@ -6,8 +6,8 @@ import json
 import math
 from typing import Any
 
+from coevo.machine.streams import standard_output
 from coevo.records import Json
-from coevo.streams import standard_output
 
 
 def emit(text: str) -> None:

@@ -9,7 +9,7 @@ import typer
 from coevo.cli.output import emit, emit_json
 from coevo.cli.reading import AsJson
 from coevo.cli.running import configuration, loaded
-from coevo.discovery import Plugins
+from coevo.host.discovery import Plugins
 from coevo.records import Json
 
 DOES_NOT_FIT = 1
@@ -44,9 +44,9 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
 
         Exit code 1 where it does not fit. Without --gpus and the memories it is held against this machine.
         """
-        from coevo.sizing import tables
-        from coevo.sizing.architecture import parse_count
-        from coevo.sizing.conduct import Given, check_sizes, make_plan
+        from coevo.tools.sizing import tables
+        from coevo.tools.sizing.architecture import parse_count
+        from coevo.tools.sizing.conduct import Given, check_sizes, make_plan
 
         weights = None if parameters is None else parse_count(parameters)
         given = Given(gpus, gpu_memory, host_memory, weights)

@@ -8,8 +8,8 @@ from typing import Annotated, TypeAlias
 import typer
 
 from coevo.cli.output import emit, emit_json
-from coevo.discovery import Plugins
 from coevo.errors import CheckFailedError
+from coevo.host.discovery import Plugins
 
 Run: TypeAlias = Annotated[str, typer.Argument(metavar="RUN", help="Name or folder of a run.")]
 Runs: TypeAlias = Annotated[str, typer.Option(metavar="DIR", help="Folder of the runs.")]
@@ -25,9 +25,9 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
     @app.command()
     def show(run: Run, runs: Runs = "runs", as_json: AsJson = False) -> None:
         """Show what a run is, how far it came and its best answer."""
-        from coevo.folder import RunFolder
         from coevo.report import text
-        from coevo.summary import summarize
+        from coevo.runs.folder import RunFolder
+        from coevo.runs.summary import summarize
 
         folder = RunFolder.find(run, runs)
         summary = summarize(folder)
@@ -40,7 +40,7 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
     def replay(run: Run, runs: Runs = "runs", as_json: AsJson = False, at: At = "last") -> None:
         """Rebuild the weights from base and journal, and check every digest on the way."""
         from coevo.cli.weights import silent, verified
-        from coevo.folder import RunFolder
+        from coevo.runs.folder import RunFolder
 
         folder = RunFolder.find(run, runs)
         try:
@@ -67,7 +67,7 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
     ) -> None:
         """Write the weights of a run as a model folder that transformers loads."""
         from coevo.cli.weights import export_run
-        from coevo.folder import RunFolder
+        from coevo.runs.folder import RunFolder
 
         written = export_run(RunFolder.find(run, runs), out, dtype, at)
         if as_json:

@@ -9,7 +9,7 @@ import typer
 
 from coevo.cli.output import emit, emit_json
 from coevo.cli.reading import AsJson, Run, Runs
-from coevo.discovery import Plugins
+from coevo.host.discovery import Plugins
 
 
 def add_commands(app: typer.Typer, plugins: Plugins) -> None:
@@ -26,8 +26,8 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         as_json: AsJson = False,
     ) -> None:
         """Write a run as one HTML file with its curves, and the curves as SVG and PNG beside it."""
-        from coevo.folder import RunFolder
         from coevo.report.run_report import write
+        from coevo.runs.folder import RunFolder
 
         written = write(RunFolder.find(run, runs), out)
         if as_json:

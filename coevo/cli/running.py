@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from coevo import discovery
 from coevo.cli.output import emit
-from coevo.config import RunConfig
-from coevo.discovery import Plugins
+from coevo.host import discovery
+from coevo.host.config import RunConfig
+from coevo.host.discovery import Plugins
 from coevo.records import Json
 
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress, only the result.")]
@@ -53,7 +53,7 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         quiet: Quiet = False,
     ) -> None:
         """Evolve: start a new run and see it to its end."""
-        from coevo.app import run as start
+        from coevo.app.launch import run as start
 
         given: dict[str, Json] = {
             "param": param, "context": context, "task": task, "engine": engine, "model": model,
@@ -75,10 +75,10 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         quiet: Quiet = False,
     ) -> None:
         """Go on with a run that was interrupted or killed."""
-        from coevo.app import allowed
-        from coevo.app import resume as go_on
-        from coevo.config import plugin_files
-        from coevo.folder import RunFolder
+        from coevo.app.launch import allowed
+        from coevo.app.launch import resume as go_on
+        from coevo.host.config import plugin_files
+        from coevo.runs.folder import RunFolder
 
         folder = RunFolder.find(run, runs)
         allowed(folder)
@@ -109,7 +109,7 @@ def configuration(
     Raises:
         UserError: a missing or broken file, or an assignment that is none.
     """
-    from coevo.config import merge, parse_assignment, plugin_files, read_file
+    from coevo.host.config import merge, parse_assignment, plugin_files, read_file
 
     data = read_file(Path(file)) if file is not None else {}
     changes = [([key], value) for key, value in given.items() if value is not None]
@@ -134,7 +134,7 @@ def _note_broken(plugins: Plugins) -> None:
 
 
 def _finish(summary: Mapping[str, Json]) -> None:
-    from coevo.folder import RunFolder
     from coevo.report.text import result
+    from coevo.runs.folder import RunFolder
 
     emit(result(summary, RunFolder(Path(summary["path"]))))

@@ -15,16 +15,16 @@ import typer
 from coevo.cli.output import emit
 from coevo.cli.reading import At, Run, Runs
 from coevo.cli.running import loaded
-from coevo.discovery import Plugins
 from coevo.errors import MissingExtraError, UserError
+from coevo.host.discovery import Plugins
 from coevo.records import Json
 
 if TYPE_CHECKING:
-    from coevo.config import RunConfig
-    from coevo.discovery import Registries
-    from coevo.folder import RunFolder
-    from coevo.serving.learned import Learned
-    from coevo.serving.where import Where
+    from coevo.host.config import RunConfig
+    from coevo.host.discovery import Registries
+    from coevo.runs.folder import RunFolder
+    from coevo.tools.serve.learned import Learned
+    from coevo.tools.serve.where import Where
 
 VLLM = "vllm"
 """As an engine to serve with it is vLLM's own server."""
@@ -74,10 +74,10 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         runs: Runs = "runs",
     ) -> None:  # fmt: skip
         """Serve what a run has learned as an OpenAI-compatible API, until Ctrl-C."""
-        from coevo.app import allowed
-        from coevo.config import plugin_files
-        from coevo.folder import RunFolder
-        from coevo.serving.where import Where, key_of
+        from coevo.app.launch import allowed
+        from coevo.host.config import plugin_files
+        from coevo.runs.folder import RunFolder
+        from coevo.tools.serve.where import Where, key_of
 
         _check_host(host)
         where = Where(host, port, key_of(key_env, no_key, host), _names(allow_host or ()))
@@ -103,8 +103,8 @@ def serve_run(
         RunError: vLLM's server did not start, or ended.
     """
     from coevo.cli.weights import started
-    from coevo.replay import cut, position
-    from coevo.serving.learned import learned
+    from coevo.runs.replay import cut, position
+    from coevo.tools.serve.learned import learned
 
     _check_weights(folder, registries)
     whole = started(folder)
@@ -126,8 +126,8 @@ def configured(
     Raises:
         UserError: an assignment that would change nothing, or a wrong value.
     """
-    from coevo.assembly import table_names
-    from coevo.config import build, merge, parse_assignment
+    from coevo.app.parts import table_names
+    from coevo.host.config import build, merge, parse_assignment
 
     data = _of_today(folder.config())
     parsed = [parse_assignment(text) for text in assignments]
@@ -151,7 +151,7 @@ def configured(
 
 def _of_today(data: dict[str, Json]) -> dict[str, Json]:
     """A run's configuration without the day that it took for today: a served model is told the real one."""
-    from coevo.assembly import DATE
+    from coevo.app.parts import DATE
 
     table: dict[str, Json] = data.get(str(data.get("engine")), {})
     for options in (table, table.get("options")):
@@ -162,8 +162,8 @@ def _of_today(data: dict[str, Json]) -> dict[str, Json]:
 
 def _check_weights(folder: RunFolder, registries: Registries) -> None:
     """Refuse a run whose model is somebody else's: the server would spend its owner's money for whoever asks."""
-    from coevo.assembly import inner_engine, table_names
-    from coevo.config import build
+    from coevo.app.parts import inner_engine, table_names
+    from coevo.host.config import build
 
     inner, _ = inner_engine(build(folder.config(), table_names(registries)), registries)
     if getattr(registries.engines.entry(inner).factory, "adapts", None) is False:
@@ -206,10 +206,10 @@ def _serve_here(folder: RunFolder, what: Learned, config: RunConfig, registries:
     import asyncio
     import secrets
 
-    from coevo.assembly import check_model
+    from coevo.app.parts import check_model
     from coevo.endpoint import check_packages
-    from coevo.replay import restore_engine
-    from coevo.serving.own import serve_own
+    from coevo.runs.replay import restore_engine
+    from coevo.tools.serve.own import serve_own
 
     check_packages()
     check_model(config, registries)
@@ -231,8 +231,8 @@ def _tell(where: Where, line: str) -> None:
 
 def _serve_vllm(folder: RunFolder, what: Learned, at: str, where: Where, options: Mapping[str, Json]) -> None:
     from coevo.endpoint.ports import free_port
-    from coevo.serving.template import template_of, with_system
-    from coevo.serving.vllm_server import command, environment, serve_child
+    from coevo.tools.serve.template import template_of, with_system
+    from coevo.tools.serve.vllm_server import command, environment, serve_child
 
     host, port = where.host, free_port(where.host, where.port)
     model, dtype = _exported(folder, what.history.digest, at)
@@ -282,9 +282,9 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def _exported(folder: RunFolder, digest: str, at: str) -> tuple[Path, str | None]:
     """The weights as the run's engine served them, as a model folder of the cache, and their dtype."""
-    from coevo.checkpoint import NOTE
     from coevo.cli.weights import export_run
-    from coevo.models import cache_folder
+    from coevo.models.catalogue import cache_folder
+    from coevo.models.export import NOTE
     from coevo.weights.dtypes import DTYPES
 
     kept = folder.info().get("engine", {}).get("dtype")

@@ -9,8 +9,8 @@ import typer
 from coevo.cli.output import emit, emit_json
 from coevo.cli.reading import AsJson, Runs
 from coevo.cli.running import Quiet, loaded
-from coevo.discovery import Plugins
 from coevo.errors import RunError
+from coevo.host.discovery import Plugins
 
 
 def add_commands(app: typer.Typer, plugins: Plugins) -> None:
@@ -24,8 +24,8 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         quiet: Quiet = False,
     ) -> None:
         """Run arms x seeds one after the other and compare them; started again, it goes on where it was."""
-        from coevo.study import tables
-        from coevo.study.conduct import run_study
+        from coevo.tools.study import tables
+        from coevo.tools.study.conduct import run_study
 
         # A run's progress is on standard output, which with --json is for JSON alone.
         result = run_study(file, runs, loaded((), plugins), quiet=quiet, live=not as_json)

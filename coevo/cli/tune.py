@@ -11,14 +11,14 @@ import typer
 from coevo.cli.output import emit, emit_json
 from coevo.cli.reading import AsJson, Runs
 from coevo.cli.running import configuration, loaded
-from coevo.discovery import Plugins
 from coevo.errors import UserError
+from coevo.host.discovery import Plugins
 from coevo.records import Json
 
 if TYPE_CHECKING:
-    from coevo.folder import RunFolder
+    from coevo.runs.folder import RunFolder
 
-# Those of `coevo.tune.conduct`, which needs numpy; a test compares.
+# Those of `coevo.tools.tune.conduct`, which needs numpy; a test compares.
 MEMBERS, ANSWERS = 12, 16
 
 
@@ -60,8 +60,8 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
 
         Asks the centre and a few members of each sigma the same questions. Nothing is updated or written.
         """
-        from coevo.app import allowed
-        from coevo.tune import conduct, tables
+        from coevo.app.launch import allowed
+        from coevo.tools.tune import conduct, tables
 
         wanted = None if sigmas is None else parse_sigmas(sigmas)
         folder = _run(what, runs)
@@ -88,7 +88,7 @@ def _run(what: str | None, runs: str) -> RunFolder | None:
     """The run that is meant, None where it is a configuration."""
     if what is None or os.path.isfile(what) or what.endswith(".toml"):
         return None
-    from coevo.folder import RunFolder
+    from coevo.runs.folder import RunFolder
 
     return RunFolder.find(what, runs)
 

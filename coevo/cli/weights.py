@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from coevo.errors import UserError
-from coevo.folder import RunFolder
-from coevo.journal import History
 from coevo.records import Json
-from coevo.replay import base_of, master_of, position, replay
+from coevo.runs.folder import RunFolder
+from coevo.runs.journal import History
+from coevo.runs.replay import base_of, master_of, position, replay
 
 
 def silent(line: str) -> None:
@@ -80,7 +80,7 @@ def export_run(folder: RunFolder, out: Path, dtype: str | None, at: str) -> dict
         UserError: `out` is taken or cannot be made, or `dtype` is unknown.
         CheckFailedError: the rebuilt weights are not those of the journal.
     """
-    from coevo.checkpoint import check_target, export_model
+    from coevo.models.export import check_target, export_model
 
     check_target(out, dtype)
     with rebuilt(folder, at, silent) as (master, found):

@@ -14,7 +14,7 @@ from coevo.endpoint.access import Access
 from coevo.endpoint.limits import Limits
 from coevo.errors import MissingExtraError
 from coevo.interfaces import Endpoint, Policy
-from coevo.network import spare_loopback
+from coevo.machine.network import spare_loopback
 from coevo.records import Sampling
 
 MODEL = "coevo"

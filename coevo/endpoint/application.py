@@ -18,8 +18,8 @@ from coevo.endpoint.chat import ChatBody, check_completions, chunks, requests_of
 from coevo.endpoint.errors import ApiError, CallLimitError
 from coevo.errors import CoevoError, UserError
 from coevo.interfaces import Policy
+from coevo.numerics.seeds import derive
 from coevo.records import Completion, Json, Request, Sampling
-from coevo.seeds import derive
 
 Handler = Callable[[HttpRequest], Awaitable[Response]]
 

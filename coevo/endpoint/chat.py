@@ -16,10 +16,10 @@ import pydantic
 from pydantic import Field
 
 from coevo.endpoint.errors import ApiError
-from coevo.prompts import TEMPLATE_CALL
+from coevo.engines.prompts import TEMPLATE_CALL
+from coevo.errors import did_you_mean
+from coevo.numerics.seeds import derive
 from coevo.records import Completion, Json, Message, Request, Sampling
-from coevo.registry import did_you_mean
-from coevo.seeds import derive
 
 NEUTRAL: Mapping[str, tuple[Json, ...]] = {
     "add_special_tokens": (False,),

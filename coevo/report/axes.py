@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from coevo.objectives import written
+from coevo.numerics.objectives import written
 from coevo.report.canvas import FAINT, FuncFormatter, LogLocator, MaxNLocator, patheffects, printable
 from coevo.report.panel import Curve, Panel, is_shown, mean_curve, share, shown
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from coevo.learning import Point
 from coevo.records import Json
 from coevo.report.panel import Curve, Panel
+from coevo.runs.yardstick import Point
 
 MOST_OPERATORS = 7
 """More than these are not told apart: there is one curve for all."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TypeGuard
 
-from coevo.objectives import written
+from coevo.numerics.objectives import written
 
 ABSENT = "-"
 
@@ -21,7 +21,7 @@ def number(value: float | None, digits: int = 5) -> str:
 
 
 def objective(value: float | None) -> str:
-    """An objective as `coevo.objectives.written` has it, `-` as for `number`."""
+    """An objective as `coevo.numerics.objectives.written` has it, `-` as for `number`."""
     return written(value) if _is_known(value) else ABSENT
 
 

@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from coevo.objectives import written
+from coevo.numerics.objectives import written
 from coevo.report.axes import draw
 from coevo.report.canvas import FAINT, Figure, printable, save, style, svg_text
 from coevo.report.lettering import LEGEND, Lettering, names_of

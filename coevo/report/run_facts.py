@@ -9,10 +9,10 @@ from typing import Any, cast
 
 from coevo.errors import CheckFailedError
 from coevo.files import read_own
-from coevo.folder import RunFolder
 from coevo.records import Json
 from coevo.report.html import Block, Code, Facts, Fold, Note, Table, Tiles
 from coevo.report.numbers import ABSENT, count, duration, number, objective, percent
+from coevo.runs.folder import RunFolder
 
 LONGEST_CODE = 100_000
 """Characters of an answer that are shown; the file has the rest."""

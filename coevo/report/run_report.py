@@ -9,15 +9,15 @@ from pathlib import Path
 
 from coevo.errors import UserError
 from coevo.files import write_atomic
-from coevo.folder import RunFolder
-from coevo.learning import Judge, points
 from coevo.records import Json
 from coevo.report.curves import Group, groups
 from coevo.report.html import Block, Note, Picture, Section, page
 from coevo.report.plots import comparison, legend, save, svg_text
 from coevo.report.run_facts import best_answer, result, setting, status_note, verdict, what_ran
 from coevo.report.run_tables import batch_table, probe_table, status_table
-from coevo.summary import summarize
+from coevo.runs.folder import RunFolder
+from coevo.runs.summary import summarize
+from coevo.runs.yardstick import Judge, points
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from coevo.learning import Point
 from coevo.records import Json
 from coevo.report.html import Block, Table
 from coevo.report.numbers import ABSENT, duration, number, objective, percent
+from coevo.runs.yardstick import Point
 
 
 def batch_table(batches: Sequence[Point], lines: Sequence[Mapping[str, Json]]) -> list[Block]:

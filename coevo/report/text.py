@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from coevo.folder import RunFolder
-from coevo.objectives import mean
-from coevo.records import Json
+from coevo.numerics.objectives import mean
+from coevo.records import OUTRACED, Json, valid_share
 from coevo.report.numbers import ABSENT, count, duration, number, objective, percent, table
-from coevo.statuses import OUTRACED, valid_share
+from coevo.runs.folder import RunFolder
 from coevo.text import printable
 
 CODE_LINES = 40

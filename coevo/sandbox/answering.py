@@ -17,6 +17,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from coevo.errors import UserError
+from coevo.host.shapes import shown
 from coevo.sandbox import wire
 from coevo.sandbox.examining import examine, look_at_split
 from coevo.sandbox.limits import Limits
@@ -24,7 +25,6 @@ from coevo.sandbox.pristine import Pristine
 from coevo.sandbox.problem import Problem
 from coevo.sandbox.trust import AuthorLeft, author_code
 from coevo.sandbox.work import work_of
-from coevo.shapes import shown
 
 Mark: TypeAlias = Callable[[int], None]
 

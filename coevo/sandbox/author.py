@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from coevo.errors import CoevoError, RunError, UserError
-from coevo.places import interpreter
+from coevo.machine.places import interpreter
 from coevo.sandbox import wire
 from coevo.sandbox.connection import environment
 from coevo.sandbox.limits import Limits

@@ -11,11 +11,11 @@ from pathlib import Path
 from types import MappingProxyType
 
 from coevo.errors import RunError, UserError
+from coevo.records import OUTRACED
 from coevo.sandbox.claims import UNSENDABLE, judge
 from coevo.sandbox.connection import Connection, Reply
 from coevo.sandbox.limits import Limits
 from coevo.sandbox.racing import SAID, Race
-from coevo.statuses import OUTRACED
 
 WEAK = "COEVO_WEAK_SANDBOX"
 """The variable that must be 1 where candidates would be the run's own user, with its files and its network."""

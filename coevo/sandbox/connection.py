@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any, TypeAlias, cast
 
 from coevo.errors import RunError, UserError
-from coevo.places import interpreter
+from coevo.machine.places import interpreter
 from coevo.sandbox import processes, wire
 
 _START_SECONDS = 60.0

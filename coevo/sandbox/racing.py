@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, cast
 
 from coevo.errors import CoevoError, UserError
-from coevo.objectives import DECIMALS
+from coevo.numerics.objectives import DECIMALS
 from coevo.sandbox.claims import read_stage
 
 SAID = "stopped, because its objective was certain to be worse than the bar"

@@ -8,7 +8,7 @@ from coevo import ContextUpdater, hookimpl
 from coevo_eoh.updater import EvolutionOfHeuristics
 
 if TYPE_CHECKING:
-    from coevo.registry import Registry
+    from coevo.host.registry import Registry
 
 __all__ = ["EvolutionOfHeuristics"]
 

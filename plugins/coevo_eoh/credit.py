@@ -16,8 +16,8 @@ from typing import Any, Literal, TypeAlias, cast
 import numpy as np
 
 from coevo import Buffer, Context
-from coevo.buffer import default_credit, with_credits
-from coevo.shaping import average_ranks
+from coevo.numerics.credit import default_credit, with_credits
+from coevo.numerics.shaping import average_ranks
 from coevo_eoh.population import Heuristic, spread
 
 CreditKind: TypeAlias = Literal["parent", "best", "paper"]

@@ -14,8 +14,7 @@ import numpy as np
 from pydantic import Field
 
 from coevo import Batch, Brief, Buffer, Context, Services
-from coevo.records import Json
-from coevo.statuses import BAR
+from coevo.records import BAR, Json
 from coevo_eoh.credit import CreditKind, credited, parent_data
 from coevo_eoh.failures import Broken, latest, to_mend
 from coevo_eoh.population import Heuristic, draw_parents, spread, survivors

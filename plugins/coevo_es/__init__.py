@@ -8,7 +8,7 @@ from coevo import ParameterUpdater, hookimpl
 from coevo_es.updater import EvolutionStrategy
 
 if TYPE_CHECKING:
-    from coevo.registry import Registry
+    from coevo.host.registry import Registry
 
 __all__ = ["EvolutionStrategy"]
 

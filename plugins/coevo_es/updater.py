@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from coevo import Batch, Buffer, Perturbation, SeedsUpdate, Services
-from coevo.buffer import MemberCredits, member_credits
+from coevo.numerics.credit import MemberCredits, member_credits
+from coevo.numerics.seeds import noise_seed
+from coevo.numerics.shaping import Shaping, shape
 from coevo.records import Json
-from coevo.schedules import Schedule, scheduled
-from coevo.seeds import noise_seed
-from coevo.shaping import Shaping, shape
+from coevo_es.schedules import Schedule, scheduled
 
 # Measured on SmolLM2-135M (docs/choosing-sigma-and-alpha.md): from sigma 5e-3 on the members differ by more than
 # sampling noise, and their answers are as good as the centre's up to 1e-2. The paper's (sigma 1e-3, alpha 5e-4, one

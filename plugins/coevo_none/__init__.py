@@ -8,7 +8,7 @@ from coevo import ContextUpdater, ParameterUpdater, hookimpl
 from coevo_none.updaters import FixedContext, FixedParameters
 
 if TYPE_CHECKING:
-    from coevo.registry import Registry
+    from coevo.host.registry import Registry
 
 __all__ = ["FixedContext", "FixedParameters"]
 

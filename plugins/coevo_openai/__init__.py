@@ -13,7 +13,7 @@ from coevo import Engine, hookimpl
 from coevo_openai.engine import OpenAIEngine
 
 if TYPE_CHECKING:
-    from coevo.registry import Registry
+    from coevo.host.registry import Registry
 
 __all__ = ["OpenAIEngine"]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from coevo.errors import UserError
-from coevo.network import Proxy, certificates, is_loopback, proxy_for
+from coevo.machine.network import Proxy, certificates, is_loopback, proxy_for
 
 if TYPE_CHECKING:
     import ssl

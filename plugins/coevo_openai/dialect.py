@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from coevo import thinking
+from coevo.engines import thinking
 from coevo.errors import UserError
 from coevo.records import Completion, Json, Message, Request, Sampling
 from coevo_openai.replies import Reply

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from coevo.errors import did_you_mean
 from coevo.records import Json
-from coevo.registry import did_you_mean
 
 _LIMITS = ("max_tokens", "max_completion_tokens")
 _SAMPLING = ("temperature", "top_p", "top_k", "min_p", "presence_penalty")

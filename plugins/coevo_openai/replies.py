@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from coevo import thinking
+from coevo.engines import thinking
 from coevo.records import Json
 from coevo_openai.failures import FailedAnswerError, NoCompletionError, one_line
 from coevo_openai.spending import Usage

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 from coevo.errors import UserError
-from coevo.network import is_loopback
+from coevo.machine.network import is_loopback
 from coevo.records import Json
 from coevo_openai.connecting import LARGEST, OPENAI, QUICK_SECONDS, Connections, received
 from coevo_openai.failures import NoCompletionError, is_of_http, of_connection, one_line, refused_key, said_in, sent_on

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from coevo import hookimpl
 
 if TYPE_CHECKING:
-    from coevo.registry import Registry
+    from coevo.host.registry import Registry
     from coevo_progress.logger import Progress
 
 __all__ = ["register_loggers"]

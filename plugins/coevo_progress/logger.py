@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from coevo import BatchReport, GenerationReport, Rollout, RunInfo, hookimpl
-from coevo.streams import standard_output
+from coevo.machine.streams import standard_output
 from coevo.text import printable
 from coevo_progress.state import State, batch_line, start_line
 from coevo_progress.view import View

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 from coevo import BatchReport, GenerationReport, Rollout, RunInfo
-from coevo.learning import Judge
-from coevo.objectives import written
-from coevo.statuses import OUTRACED
+from coevo.numerics.objectives import written
+from coevo.records import OUTRACED
+from coevo.runs.yardstick import Judge
 
 BETTER_IS_LESS = "minimize"
 

@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from coevo.objectives import written
+from coevo.numerics.objectives import written
 from coevo.text import PrintableStream, printable
 from coevo_progress.state import State, against_baseline, beside_first, clock, gap, signs_of_life
 

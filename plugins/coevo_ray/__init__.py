@@ -11,7 +11,7 @@ from coevo import Engine, hookimpl
 from coevo_ray.engine import RayEngine
 
 if TYPE_CHECKING:
-    from coevo.registry import Registry
+    from coevo.host.registry import Registry
 
 __all__ = ["RayEngine"]
 

@@ -28,7 +28,7 @@ class Watcher:
         Args:
             folder: Ray's, to be removed.
         """
-        from coevo.places import interpreter  # here: the process itself knows nothing of coevo
+        from coevo.machine.places import interpreter  # here: the process itself knows nothing of coevo
 
         self._process = subprocess.Popen(
             [interpreter(), "-I", __file__, str(folder)],

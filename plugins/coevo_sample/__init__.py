@@ -8,7 +8,7 @@ from coevo import ContextUpdater, hookimpl
 from coevo_sample.updater import Sample
 
 if TYPE_CHECKING:
-    from coevo.registry import Registry
+    from coevo.host.registry import Registry
 
 __all__ = ["Sample"]
 

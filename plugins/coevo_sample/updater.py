@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal, TypeAlias, cast
 from pydantic import Field
 
 from coevo import Batch, Brief, Buffer, Context, Services
-from coevo.buffer import default_credit, with_credits
+from coevo.numerics.credit import default_credit, with_credits
+from coevo.numerics.shaping import bounded_credit, bounded_ranks
 from coevo.records import Json
-from coevo.shaping import bounded_credit, bounded_ranks
 
 BATCH = 20
 

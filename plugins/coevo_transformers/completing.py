@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from coevo.decoding import Decoding
+from coevo.engines.decoding import Decoding
+from coevo.engines.prompts import Prompt, Prompts
 from coevo.errors import RunInterrupted
-from coevo.prompts import Prompt, Prompts
 from coevo.records import Completion, Request, Sampling
 from coevo_transformers.decode import Decoder
 from coevo_transformers.sampler import Sampler

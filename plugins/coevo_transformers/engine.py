@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
 
-from coevo import adapting
-from coevo.adapting import AdaptingEngine
 from coevo.endpoint import serve
+from coevo.engines import adapting
+from coevo.engines.adapting import AdaptingEngine
 from coevo.errors import MissingExtraError
 from coevo.interfaces import Capabilities, Endpoint
 from coevo.records import Completion, Json, Perturbation, Request, Sampling

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 import transformers
 
+from coevo.engines.vocabulary import check_vocabulary, turn_ends
 from coevo.errors import UserError
-from coevo.vocabulary import check_vocabulary, turn_ends
 from coevo.weights import noise
 from coevo.weights.architecture import loaded_tensors, tensors_of
 from coevo.weights.configuration import asked, blamed, quietly, vocabulary, words

@@ -14,12 +14,12 @@ import torch
 import transformers
 from numpy.typing import NDArray
 
-from coevo.canary import Canary, run_canary
+from coevo.engines.canary import Canary, run_canary
+from coevo.engines.prompts import Prompts
+from coevo.engines.vocabulary import tokenizer_of
 from coevo.errors import UserError
-from coevo.models import pull, resolve
-from coevo.prompts import Prompts
+from coevo.models.catalogue import pull, resolve
 from coevo.records import Json, Perturbation, Sampling
-from coevo.vocabulary import tokenizer_of
 from coevo.weights.dtypes import Stored
 from coevo.weights.selection import select, with_scales
 from coevo_transformers.completing import Completer, Limits

@@ -8,8 +8,8 @@ import inspect
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from coevo.errors import UserError
-from coevo.registry import Option, did_you_mean
+from coevo.errors import UserError, did_you_mean
+from coevo.host.registry import Option
 from coevo_vllm.starting import need_package, quietly_imported
 
 LISTED = "coevo options engine vllm.options"

@@ -11,10 +11,10 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from coevo.canary import Canary, run_canary
+from coevo.engines.canary import Canary, run_canary
 from coevo.errors import CheckFailedError
 from coevo.files import write_atomic
-from coevo.models import cache_folder
+from coevo.models.catalogue import cache_folder
 from coevo.records import Json, Perturbation
 from coevo.weights.dtypes import Stored
 from coevo_vllm.streaming import groups_of

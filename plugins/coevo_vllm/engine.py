@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from coevo import adapting
-from coevo.adapting import AdaptingEngine
+from coevo.engines import adapting
+from coevo.engines.adapting import AdaptingEngine
+from coevo.host.registry import Option
 from coevo.interfaces import Capabilities, Endpoint
 from coevo.records import Completion, Json, Perturbation, Request, Sampling
-from coevo.registry import Option
 from coevo_vllm.arguments import arguments
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, cast
 
-from coevo.canary import Canary
-from coevo.decoding import Decoding
-from coevo.models import pull, resolve
-from coevo.prompts import Prompt, Prompts
+from coevo.engines.canary import Canary
+from coevo.engines.decoding import Decoding
+from coevo.engines.prompts import Prompt, Prompts
+from coevo.engines.vocabulary import check_vocabulary, tokenizer_of, turn_ends
+from coevo.models.catalogue import pull, resolve
 from coevo.records import Completion, Json, Request, Sampling
-from coevo.vocabulary import check_vocabulary, tokenizer_of, turn_ends
 from coevo.weights.architecture import tensors_of
 from coevo.weights.configuration import vocabulary
 from coevo.weights.dtypes import DType

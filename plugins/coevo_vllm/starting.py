@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from coevo.errors import MissingExtraError, UserError
-from coevo.machine import gpus
+from coevo.machine.resources import gpus
 from coevo.records import Json
 from coevo.weights.stored import read_json, text_part
 

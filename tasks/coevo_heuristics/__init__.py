@@ -20,8 +20,8 @@ from coevo_heuristics.task import HeuristicTask
 if TYPE_CHECKING:
     import typer
 
+    from coevo.host.registry import Registry
     from coevo.interfaces import Task
-    from coevo.registry import Registry
 
 __all__ = ["HeuristicTask", "from_folder", "register_commands", "register_tasks"]
 

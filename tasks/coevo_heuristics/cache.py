@@ -21,10 +21,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from coevo.errors import UserError
-from coevo.models import cache_folder
-from coevo.places import expanded
-from coevo.registry import did_you_mean
+from coevo.errors import UserError, did_you_mean
+from coevo.machine.places import expanded
+from coevo.models.catalogue import cache_folder
 from coevo.sandbox import Evaluation
 
 FOLDER_VARIABLE = "COEVO_EVALUATIONS"

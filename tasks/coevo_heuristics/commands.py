@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coevo.errors import CoevoError, UserError
-from coevo.places import expanded
-from coevo.registry import did_you_mean
+from coevo.errors import CoevoError, UserError, did_you_mean
+from coevo.machine.places import expanded
 from coevo_heuristics.problem import MOST_WORKERS
 
 if TYPE_CHECKING:

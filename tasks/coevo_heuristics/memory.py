@@ -12,9 +12,9 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Protocol, TypeAlias
 
+from coevo.records import OUTRACED
 from coevo.sandbox import Bar, Evaluation, Evaluator
 from coevo.sandbox.racing import SAID, Track
-from coevo.statuses import OUTRACED
 
 Name: TypeAlias = tuple[str, str]
 

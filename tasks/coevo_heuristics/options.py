@@ -12,10 +12,10 @@ from typing import Any, Literal, get_args, get_origin
 
 import pydantic
 
-from coevo.errors import UserError
+from coevo.errors import UserError, did_you_mean
 from coevo.files import read_regular
+from coevo.host.registry import Option, lost_bool
 from coevo.records import Json
-from coevo.registry import Option, did_you_mean, lost_bool
 from coevo_heuristics.problem import Problem
 
 BUNDLED = Path(__file__).parent / "problems"

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from coevo.thinking import said
+from coevo.engines.thinking import said
 from coevo_heuristics import expressions, functions
 from coevo_heuristics.syntax import plain
 

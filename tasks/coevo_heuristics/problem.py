@@ -16,9 +16,8 @@ from typing import Annotated, Any, Literal, TypeAlias, cast
 
 import pydantic
 
-from coevo.errors import UserError
+from coevo.errors import UserError, did_you_mean
 from coevo.files import read_text, read_toml
-from coevo.registry import did_you_mean
 from coevo.sandbox import Limits
 
 HoleKind: TypeAlias = Literal["expression", "function"]

@@ -11,13 +11,12 @@ import threading
 from collections.abc import Mapping, Sequence
 
 from coevo.errors import UserError
+from coevo.host.registry import Option
 from coevo.interfaces import Brief
-from coevo.objectives import DECIMALS
-from coevo.places import expanded
-from coevo.records import Completion, Context, EpisodeResult, Example, Json, Request, Rollout
-from coevo.registry import Option
+from coevo.machine.places import expanded
+from coevo.numerics.objectives import DECIMALS
+from coevo.records import BAR, Completion, Context, EpisodeResult, Example, Json, Request, Rollout
 from coevo.sandbox import AuthorError, Bar, Evaluation, Evaluator, Limits
-from coevo.statuses import BAR
 from coevo_heuristics.briefing import PROMPT, make_brief
 from coevo_heuristics.cache import EvaluationCache, Kept, default_folder
 from coevo_heuristics.canonical import code_key

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from coevo.scaffold import new_problem
+from coevo.tools.scaffold import new_problem
 from coevo_heuristics.checking import Check
 
 

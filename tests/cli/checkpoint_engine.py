@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 import coevo
-from coevo.models import resolve
+from coevo.models.catalogue import resolve
 from coevo.weights.master import Master
 from coevo.weights.noise import from_bfloat16
 from coevo.weights.selection import LoadedTensor, select

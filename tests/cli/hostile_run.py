@@ -7,8 +7,8 @@ from pathlib import Path
 import tomli_w
 import zstandard
 
-from coevo.config import read_file
-from coevo.journal import check_of
+from coevo.host.config import read_file
+from coevo.runs.journal import check_of
 
 WRONG = (None, True, -1, 2**62, 10**30, 1.7e308, "x\x1b[2J", [], [[1]], {}, {"a": {"b": 1}})
 """What no key is sure to have, and some have."""

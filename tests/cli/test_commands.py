@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from coevo.objectives import written
+from coevo.numerics.objectives import written
 
 COEVO = [sys.executable, "-c", "import sys; from coevo.cli import main; sys.exit(main())"]
 
@@ -103,12 +103,12 @@ def test_a_task_given_as_a_folder_is_a_problem(coevo, small, monkeypatch):
 
     problem = Path(heuristics.__file__).parent / "problems" / "tsp_construct"
     seen = []
-    monkeypatch.setattr("coevo.app.parts", lambda config, registries: seen.append(config) or 1 / 0)
+    monkeypatch.setattr("coevo.app.launch.parts", lambda config, registries: seen.append(config) or 1 / 0)
     for given in (str(problem), os.path.relpath(problem)):
         with pytest.raises(ZeroDivisionError):
             coevo("run", *small, "--context", "eoh", "--task", given)
     assert {(c.task, c.options["heuristics"]["folder"]) for c in seen} == {("heuristics", str(problem))}
-    from coevo.assembly import run_path
+    from coevo.app.parts import run_path
 
     assert run_path(seen[0]).name == "tsp_construct-es-eoh-1"
 
@@ -137,7 +137,7 @@ def test_an_interrupted_run_says_how_to_go_on_and_does(coevo, small, tmp_path):
 
 PASSES_ON = """
 import coevo
-from coevo.registry import Option
+from coevo.host.registry import Option
 
 def listed():
     return [Option("depth", int, 3), Option("shape", str, None)]
@@ -213,7 +213,7 @@ def test_bench_prints_the_ratio(coevo, monkeypatch, name):
         given.update(options)
         return {"ratio": 4.5, "rounds": options["rounds"]}
 
-    monkeypatch.setattr(f"coevo.bench.{name}.bench_{name}", fake)
+    monkeypatch.setattr(f"coevo.tools.bench.{name}.bench_{name}", fake)
     code, out, _ = coevo("bench", name, "--rounds", "2", "--json")
     assert (code, json.loads(out), given) == (0, {"ratio": 4.5, "rounds": 2}, {"rounds": 2})
     assert coevo("bench", name, "--rounds", "2")[1] == "ratio   4.5\nrounds  2\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coevo.journal import Journal, check_of
+from coevo.runs.journal import Journal, check_of
 
 READERS = ("show a", "show a --json", "report a", "compare a", "resume a --quiet", "serve a")
 DEEP = "[" * 100_000

@@ -131,7 +131,7 @@ MISTAKES = {
 @pytest.mark.parametrize("line", MISTAKES)
 def test_a_mistake_is_one_line_and_exit_code_2(coevo, line, monkeypatch):
     # Names and options are refused before any part is made, the rest before one is started.
-    first = "coevo_heuristics.task.HeuristicTask.start" if line in MADE else "coevo.app.parts"
+    first = "coevo_heuristics.task.HeuristicTask.start" if line in MADE else "coevo.app.launch.parts"
     monkeypatch.setattr(first, _started)
     code, out, said = coevo(*line.split())
     assert (code, out) == (2, ""), said
@@ -230,14 +230,14 @@ def test_a_failure_of_the_run_is_exit_code_1(coevo, small, monkeypatch):
     def fail(*_):
         raise RunError("the engine\nis on fire")
 
-    monkeypatch.setattr("coevo.evolve.Loop._step", fail)
+    monkeypatch.setattr("coevo.loop.evolve.Loop._step", fail)
     code, _, said = coevo("run", *small, "--name", "a", "--quiet")
     assert (code, said) == (1, "coevo: the engine is on fire; go on with: coevo resume a\n")
     assert "failed" in coevo("show", "a")[1]
 
 
 def test_a_fault_keeps_its_traceback(small, monkeypatch):
-    monkeypatch.setattr("coevo.app.validate", lambda *_: 1 / 0)
+    monkeypatch.setattr("coevo.app.launch.validate", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         main(["run", *small])
 

@@ -13,7 +13,7 @@ import checkpoint_engine
 import hostile_run as hostile
 import pytest
 
-from coevo.config import read_file
+from coevo.host.config import read_file
 
 READING = ("show", "compare", "replay", "export", "report")
 QUICK = READING[:4]

@@ -14,7 +14,8 @@ import pytest
 from rich.console import Console
 
 from coevo import BatchReport, GenerationReport, Rollout, RunInfo, Trajectory
-from coevo.records import Best, Provenance
+from coevo.records import Provenance
+from coevo.reports import Best
 from coevo_progress.logger import Progress
 from coevo_progress.state import State, batch_line, clock
 from coevo_progress.view import View

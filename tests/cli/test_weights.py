@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from coevo.errors import UserError
-from coevo.models import resolve
+from coevo.models.catalogue import resolve
 from coevo.weights.digest import digest_of
 from coevo.weights.stored import open_checkpoint
 
@@ -116,7 +116,7 @@ def test_an_export_that_fails_leaves_nothing(coevo, run, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("coevo.checkpoint.write_safetensors", full)
+    monkeypatch.setattr("coevo.models.export.write_safetensors", full)
     code, _, said = coevo("export", run, "--out", "new")
     assert (code, said) == (1, "coevo: export to 'new' failed: No space left on device\n")
     assert not [p for p in Path().iterdir() if "new" in p.name]
@@ -165,7 +165,7 @@ def test_an_exported_tiny_llama_loads_and_differs_as_the_master_says(tmp_path):
     transformers = pytest.importorskip("transformers")
     from tiny_llama import save_tiny_llama
 
-    from coevo.checkpoint import write_model
+    from coevo.models.export import write_model
     from coevo.weights.master import Master
     from coevo.weights.selection import LoadedTensor, select
 

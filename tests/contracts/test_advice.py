@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import typer
 
-from coevo import discovery
 from coevo.cli import build_app
-from coevo.config import FIELDS, TABLES
+from coevo.host import discovery
+from coevo.host.config import FIELDS, TABLES
 from coevo_heuristics.problem import HoleTable
 
 ROOT = Path(__file__).parents[2]

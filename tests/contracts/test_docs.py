@@ -12,12 +12,12 @@ import pytest
 import typer
 
 import coevo
-from coevo import discovery
-from coevo.assembly import table_names
+from coevo.app.parts import table_names
 from coevo.cli import main
 from coevo.cli.application import build_app
 from coevo.cli.catalogue import kinds
-from coevo.config import FIELDS, RolloutConfig, SamplingConfig
+from coevo.host import discovery
+from coevo.host.config import FIELDS, RolloutConfig, SamplingConfig
 from coevo.sandbox import Evaluator
 from coevo_heuristics import from_folder
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import coevo
-from coevo import hookspecs
+from coevo.host import hookspecs
 from coevo.records import Batch, Buffer, Context
 
 ROOT = Path(__file__).parents[2]

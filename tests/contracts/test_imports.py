@@ -27,6 +27,6 @@ def test_a_command_imports_nothing_heavy(command, tmp_path):
 
 
 def test_importing_coevo_imports_neither_the_application_nor_numpy():
-    program = "import sys, coevo; print([n for n in ('coevo.app', 'numpy', 'pydantic') if n in sys.modules])"
+    program = "import sys, coevo; print([n for n in ('coevo.app.launch', 'numpy', 'pydantic') if n in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

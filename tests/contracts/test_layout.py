@@ -1,21 +1,25 @@
 """What the tree promises: a plugin a folder, small modules, configs that parse, generated pages up to date."""
 
+import ast
+import fnmatch
 import importlib.util
+import re
 import statistics
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from coevo import discovery
-from coevo.assembly import table_names, validate
-from coevo.config import build, read_file
-from coevo.study.conduct import check_parts
-from coevo.study.plan import read_study
+from coevo.app.parts import table_names, validate
+from coevo.host import discovery
+from coevo.host.config import build, read_file
+from coevo.tools.study.conduct import check_parts
+from coevo.tools.study.plan import read_study
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 SOURCES = sorted(p for root in ("coevo", "plugins", "tasks") for p in (ROOT / root).rglob("*.py"))
+PLUGINS = [p for p in SOURCES if not p.is_relative_to(ROOT / "coevo")]
 STUDIES = sorted((ROOT / "configs/studies").glob("**/*.toml"))
 CONFIGS = sorted(set((ROOT / "configs").glob("**/*.toml")) - set(STUDIES))
 
@@ -39,8 +43,50 @@ def test_the_installed_entry_points_are_those_of_the_project():
 
 def test_no_module_is_long():
     assert {str(p.relative_to(ROOT)): lines(p) for p in SOURCES if lines(p) > 400} == {}
-    assert lines(ROOT / "coevo/evolve.py") <= 150
+    assert lines(ROOT / "coevo/loop/evolve.py") <= 150
     assert statistics.median(lines(p) for p in SOURCES if lines(p) > 0) <= 150
+
+
+def test_the_door_has_few_rooms():
+    assert len([p for p in (ROOT / "coevo").iterdir() if p.name != "__pycache__"]) <= 24
+
+
+def modules_of_coevo(path):
+    """Modules of coevo that a file imports, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "coevo")
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "coevo":
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield inner if is_module(inner) else node.module
+
+
+def is_module(name):
+    path = ROOT.joinpath(*name.split("."))
+    return path.is_dir() or path.with_suffix(".py").is_file()
+
+
+def public_modules():
+    """What CONTRIBUTING.md tells plugins to import."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (said,) = re.findall(r"\*\*Plugins import only the public modules\*\*(.*?)\n- ", text + "\n- ", re.DOTALL)
+    return re.findall(r"`(coevo[\w.*]*)`", said)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [p for p in SOURCES if p.is_relative_to(ROOT / "plugins") or p.is_relative_to(ROOT / "tasks")],
+    ids=lambda p: f"{p.parent.name}/{p.name}",
+)
+def test_a_plugin_imports_only_public_modules(path):
+    allowed = public_modules()
+    private = {name for name in modules_of_coevo(path) if not any(fnmatch.fnmatch(name, one) for one in allowed)}
+    assert private == set(), "list it in CONTRIBUTING.md, or do without"
+
+
+def test_every_public_module_exists():
+    assert [name for name in public_modules() if not is_module(name.removesuffix(".*"))] == []
 
 
 def test_source_roots_hold_packages_only():
@@ -63,7 +109,7 @@ def test_a_study_parses_and_begins_with_its_command(path, monkeypatch):
     first = path.read_text(encoding="utf-8").partition("\n")[0]
     assert first == f"# coevo study {path.relative_to(ROOT)}"
     # The model need not be here.
-    monkeypatch.setattr("coevo.study.conduct.check_model", lambda *_: None)
+    monkeypatch.setattr("coevo.tools.study.conduct.check_model", lambda *_: None)
     study, plugins = read_study(path)
     for run in study.runs:
         check_parts(run, plugins.registries())

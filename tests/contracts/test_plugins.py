@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from coevo.cli import main
-from coevo.discovery import load
 from coevo.errors import PluginError
+from coevo.host.discovery import load
 
 OUTSIDE = Path(__file__).with_name("outside_plugin")
 FAKES = Path(__file__).parents[1] / "fakes.py"

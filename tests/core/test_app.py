@@ -9,12 +9,12 @@ import pytest
 import coevo
 import coevo_es
 import coevo_none
-from coevo import hookspecs
-from coevo.app import resume
-from coevo.discovery import Plugins
+from coevo.app.launch import resume
 from coevo.errors import RunInterrupted, UserError
-from coevo.folder import RunFolder
-from coevo.summary import gap_to, summarize
+from coevo.host import hookspecs
+from coevo.host.discovery import Plugins
+from coevo.runs.folder import RunFolder
+from coevo.runs.summary import gap_to, summarize
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coevo.buffer import default_credit, member_credits, with_credits
+from coevo.numerics.credit import default_credit, member_credits, with_credits
 from coevo.records import Batch, Buffer, Context, Perturbation, Provenance, Rollout, Trajectory
 
 CONTEXTS = (Context({"prompt": "a"}), Context({"prompt": "b"}))

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from coevo.config import RunConfig, build, merge, parse_assignment, plugin_files, read_file, to_toml
 from coevo.errors import UserError
+from coevo.host.config import RunConfig, build, merge, parse_assignment, plugin_files, read_file, to_toml
 
 TABLES = ["eoh", "es", "heuristics", "tsp_construct"]
 

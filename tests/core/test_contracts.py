@@ -15,11 +15,11 @@ from stranger_kit import Stranger, changed, contexts, engine, episode, parameter
 import coevo
 from coevo.cli import main
 from coevo.errors import PluginError, UnknownSplitError, UserError
-from coevo.folder import RunFolder
-from coevo.guard import Guard, Rule, anything
+from coevo.host.guard import Guard, Rule, anything
+from coevo.host.registry import Registry
+from coevo.host.shapes import Wrong, plain
 from coevo.records import Batch, Context, EpisodeResult, Example, SeedsUpdate
-from coevo.registry import Registry
-from coevo.shapes import Wrong, plain
+from coevo.runs.folder import RunFolder
 
 
 @pytest.fixture(autouse=True)
@@ -324,7 +324,7 @@ def test_what_a_plugin_should_not_give_is_one_line_that_names_it(name):
 def test_a_fault_after_the_first_rollouts_leaves_a_run_that_can_go_on():
     with pytest.raises(PluginError, match="once that is mended, go on with: coevo resume a --accept-changes"):
         start(contexts(tell=raises(KeyError("best"))))
-    assert "tell() raised KeyError" in coevo.app.summarize(RunFolder.find("a"))["message"]
+    assert "tell() raised KeyError" in coevo.app.launch.summarize(RunFolder.find("a"))["message"]
 
 
 def test_a_fault_before_the_first_rollout_leaves_no_run():
@@ -345,7 +345,7 @@ def test_a_state_that_cannot_be_taken_back_is_one_line():
     with pytest.raises(
         PluginError, match=rf"context updater 'mine': load_state_dict\(\) raised KeyError: 'gone' {HERE}"
     ):
-        coevo.app.resume("a", plugins=plugins(part))
+        coevo.app.launch.resume("a", plugins=plugins(part))
 
 
 def test_a_task_that_raises_loses_its_rollouts_and_the_first_is_told_once_with_its_place(capsys):
@@ -398,7 +398,7 @@ def test_leaving_in_the_middle_of_a_judge_loses_only_its_rollout():
 
 @pytest.mark.parametrize("error", [ValueError("there is 'train'"), KeyError("test")])
 def test_a_split_that_a_task_has_not_is_told_from_a_fault_in_reading_it(error):
-    made = Registry("task", coevo.contracts.task)
+    made = Registry("task", coevo.host.contracts.task)
     made.register("mine", changed(fakes.AimTask, examples=raises(error)))
     with pytest.raises(UnknownSplitError):
         made.create("mine", {}).examples("test")

@@ -9,15 +9,15 @@ import pytest
 from loop_kit import config, plugins
 
 import coevo
-from coevo.app import resume
-from coevo.assembly import date_of, table_names, with_date
+from coevo.app.launch import resume
+from coevo.app.parts import date_of, table_names, with_date
 from coevo.cli.serving import configured
-from coevo.config import build
 from coevo.errors import RunInterrupted, UserError
-from coevo.folder import RunFolder
-from coevo.study.frame import Subject
-from coevo.study.plan import PlannedRun
-from coevo.study.standing import check_same
+from coevo.host.config import build
+from coevo.runs.folder import RunFolder
+from coevo.tools.study.frame import Subject
+from coevo.tools.study.plan import PlannedRun
+from coevo.tools.study.standing import check_same
 
 NOW = datetime.date.today().isoformat()
 

@@ -10,10 +10,11 @@ import pluggy
 import pytest
 from pydantic import Field
 
-from coevo import discovery, hookimpl, hookspecs
-from coevo.discovery import Plugins
-from coevo.errors import PluginError, UserError
-from coevo.registry import Registry, did_you_mean
+from coevo import hookimpl
+from coevo.errors import PluginError, UserError, did_you_mean
+from coevo.host import discovery, hookspecs
+from coevo.host.discovery import Plugins
+from coevo.host.registry import Registry
 
 if TYPE_CHECKING:
     from nowhere import Unimportable

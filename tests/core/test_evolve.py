@@ -8,9 +8,9 @@ import pytest
 from loop_kit import config, journal, plugins, rollouts
 
 import coevo
-from coevo.app import resume
+from coevo.app.launch import resume
 from coevo.errors import PluginError, RunError, UserError
-from coevo.folder import RunFolder
+from coevo.runs.folder import RunFolder
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +60,7 @@ def test_a_run_that_dies_anywhere_and_is_resumed_equals_an_unbroken_one(after, p
     monkeypatch.setattr(Stops, "left", after)
     with pytest.raises(RunError, match="killed"):
         coevo.run(config("cut", **same), plugins(StopPlugin()))
-    assert coevo.app.summarize(RunFolder.find("cut"))["status"] == "failed"
+    assert coevo.app.launch.summarize(RunFolder.find("cut"))["status"] == "failed"
     monkeypatch.setattr(Stops, "left", 10**9)
     resume("cut", plugins=plugins(StopPlugin()))
     committed = [line for line in journal("cut") if line["kind"] != "stop"]
@@ -218,7 +218,7 @@ def test_everything_failing_in_the_engine_ends_the_run_with_the_reason():
 
     with pytest.raises(RunError, match=r"every rollout of the batch failed with 'engine_error': .*hiccuped"):
         coevo.run(config(engine="broken"), plugins(Plugin()))
-    assert coevo.app.summarize(RunFolder.find("a"))["message"].startswith("every rollout")
+    assert coevo.app.launch.summarize(RunFolder.find("a"))["message"].startswith("every rollout")
 
 
 class NoAsk:

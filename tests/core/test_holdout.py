@@ -11,13 +11,14 @@ import search_kit
 import coevo
 import coevo_eoh
 import coevo_sample
-from coevo import holdout
-from coevo.app import resume
+from coevo.app.launch import resume
 from coevo.errors import CheckFailedError, RunError
-from coevo.folder import RunFolder
-from coevo.records import Best, Context, EpisodeResult, Example
+from coevo.records import Context, EpisodeResult, Example
 from coevo.report import text
-from coevo.summary import summarize
+from coevo.reports import Best
+from coevo.runs import holdout
+from coevo.runs.folder import RunFolder
+from coevo.runs.summary import summarize
 
 
 class HeldOutEpisode(search_kit.TwiceEpisode):

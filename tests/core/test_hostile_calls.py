@@ -10,7 +10,7 @@ from stranger_kit import Stranger, contexts, engine, episode, policy, raises, st
 
 import coevo
 from coevo.errors import PluginError, RunError
-from coevo.faults import told
+from coevo.host.faults import told
 from coevo.records import Completion, EpisodeResult, Example, Sampling
 
 

@@ -13,11 +13,11 @@ from loop_kit import config, journal, plugins, rollouts
 from stranger_kit import Stranger, contexts, engine, episode, policy, raises, start, task
 
 import coevo
-import coevo.buffer
-from coevo.driving import EngineFailedError
+import coevo.numerics.credit
 from coevo.errors import PluginError, RunError, UserError
-from coevo.folder import RunFolder
+from coevo.loop.agents import EngineFailedError
 from coevo.records import Batch, Context, EpisodeResult, Step, Trajectory
+from coevo.runs.folder import RunFolder
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +45,7 @@ def falsify_buffer(self, buffer):
 
 
 def falsify_and_learn(self, buffer):
-    credited = replace(coevo.buffer.default_credit(buffer, "below"))
+    credited = replace(coevo.numerics.credit.default_credit(buffer, "below"))
     falsify(buffer.rollouts)
     return replace(credited, batch=replace(credited.batch, operator="forged"))
 
@@ -282,4 +282,4 @@ def test_a_plugin_that_cannot_be_closed_does_not_hide_what_a_run_failed_of():
     part = engine(close=raises(KeyError("x")), apply=raises(RuntimeError("no memory")))
     with pytest.raises(PluginError, match=r"apply\(\) raised RuntimeError: no memory"):
         start(part)
-    assert "no memory" in coevo.app.summarize(RunFolder.find("a"))["message"]
+    assert "no memory" in coevo.app.launch.summarize(RunFolder.find("a"))["message"]

@@ -8,11 +8,14 @@ from pathlib import Path
 import fakes
 import pytest
 
-from coevo import app, discovery, inputs, startup
+from coevo.app import inputs
+from coevo.app import launch as app
+from coevo.app import record as startup
 from coevo.cli import main
-from coevo.config import build
 from coevo.errors import RunInterrupted, UserError
-from coevo.hashes import hash_of
+from coevo.host import discovery
+from coevo.host.config import build
+from coevo.host.hashes import hash_of
 
 PLUGIN = """
 import coevo

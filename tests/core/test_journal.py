@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coevo.errors import CheckFailedError, UserError
-from coevo.folder import RunFolder, check_free
-from coevo.frames import ChunkFile, read_chunks
-from coevo.journal import Journal, update_from_json, update_to_json
 from coevo.records import DenseUpdate, GradientUpdate, Provenance, Rollout, SeedsUpdate, Step, Trajectory
+from coevo.runs.chunks import ChunkFile, read_chunks
+from coevo.runs.folder import RunFolder, check_free
+from coevo.runs.journal import Journal, update_from_json, update_to_json
 
 
 def rollout(chunk, sample=0, text="hi"):

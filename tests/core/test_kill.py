@@ -15,9 +15,9 @@ import fakes
 import pytest
 from tiny_llama import save_tiny_llama
 
-from coevo.codec import to_json
-from coevo.folder import RunFolder
-from coevo.frames import read_chunks
+from coevo.runs.chunks import read_chunks
+from coevo.runs.codec import to_json
+from coevo.runs.folder import RunFolder
 
 PATIENCE_SECONDS = 300
 
@@ -147,7 +147,7 @@ def test_the_weights_of_a_run_are_replayed_from_its_journal(place, whole):
 def test_a_coefficient_changed_by_one_float32_ulp_is_found_by_the_weights_themselves(place, whole):
     import numpy as np
 
-    from coevo.journal import check_of
+    from coevo.runs.journal import check_of
 
     copy = place / "runs" / "changed"
     copy.mkdir()

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from mortal_kit import World, lived, mortal, plugins
 
 import coevo
-from coevo.app import resume
+from coevo.app.launch import resume
 from coevo.errors import CheckFailedError, RunError
-from coevo.folder import RunFolder
-from coevo.summary import summarize
+from coevo.runs.folder import RunFolder
+from coevo.runs.summary import summarize
 
 
 @pytest.fixture(autouse=True)
@@ -158,7 +158,7 @@ def test_a_run_that_stops_at_such_episodes_asks_no_more_however_often_it_is_gone
 
 
 def test_where_nothing_can_be_noted_nothing_is_asked(monkeypatch):
-    from coevo import asked
+    from coevo.runs import asked
 
     class Full(asked.AskedChunks):
         def __init__(self, *arguments):
@@ -166,7 +166,7 @@ def test_where_nothing_can_be_noted_nothing_is_asked(monkeypatch):
             self._notes.close()
             self._notes = open("/dev/full", "ab", buffering=0)  # noqa: SIM115 - closed by its owner
 
-    monkeypatch.setattr("coevo.store.AskedChunks", Full)
+    monkeypatch.setattr("coevo.runs.store.AskedChunks", Full)
     world = World()
     with pytest.raises(RunError, match=r"writing failed: .*No space left on device; go on with: coevo resume a"):
         coevo.run(config(), plugins(world))

@@ -9,9 +9,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from coevo import network
-from coevo.doctor.surroundings import connections
 from coevo.errors import UserError
+from coevo.machine import network
+from coevo.tools.doctor.surroundings import connections
 
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 DEAD = "http://127.0.0.1:9"

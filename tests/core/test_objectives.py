@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coevo.objectives import DECIMALS, written
+from coevo.numerics.objectives import DECIMALS, written
 
 ROUNDED = st.floats(-1e9, 1e9).map(lambda value: round(value, DECIMALS))
 

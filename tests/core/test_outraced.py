@@ -3,10 +3,10 @@
 import loop_kit
 
 import coevo
-from coevo.folder import RunFolder
-from coevo.learning import Judge, points
+from coevo.records import EXCLUDED, STATUSES, VALID, valid_share
 from coevo.report.text import show
-from coevo.statuses import EXCLUDED, STATUSES, VALID, valid_share
+from coevo.runs.folder import RunFolder
+from coevo.runs.yardstick import Judge, points
 
 
 def test_outraced_is_valid_and_nobodys_fault():

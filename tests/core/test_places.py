@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from coevo import places
 from coevo.errors import UserError
+from coevo.machine import places
 from coevo.sandbox import Sandbox
 from coevo.sandbox.author import Author
 

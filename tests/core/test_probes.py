@@ -8,11 +8,11 @@ import pytest
 from loop_kit import config, journal, plugins, rollouts
 
 import coevo
-from coevo.app import resume
+from coevo.app.launch import resume
 from coevo.errors import UserError
-from coevo.folder import RunFolder
-from coevo.frames import read_chunks
-from coevo.learning import Judge, points
+from coevo.runs.chunks import read_chunks
+from coevo.runs.folder import RunFolder
+from coevo.runs.yardstick import Judge, points
 
 
 @pytest.fixture(autouse=True)

@@ -5,11 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coevo.codec import report_from_json, rollout_from_json, to_json
 from coevo.records import (
+    EXCLUDED,
+    STATUSES,
     Batch,
-    BatchReport,
-    Best,
     Context,
     EpisodeResult,
     Perturbation,
@@ -18,7 +17,8 @@ from coevo.records import (
     Step,
     Trajectory,
 )
-from coevo.statuses import EXCLUDED, STATUSES
+from coevo.reports import BatchReport, Best
+from coevo.runs.codec import report_from_json, rollout_from_json, to_json
 
 TEXT = st.text(max_size=12)
 PROVENANCE = Provenance(

@@ -3,8 +3,8 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field
 
-from coevo.errors import PluginError, UserError
-from coevo.registry import Registry, did_you_mean
+from coevo.errors import PluginError, UserError, did_you_mean
+from coevo.host.registry import Registry
 
 
 class Thing:

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import coevo
-from coevo.dealing import Plan, PlanSettings, Prepared
 from coevo.errors import RequestFailedError, RunError
+from coevo.loop.collector import Collector
+from coevo.loop.plan import Plan, PlanSettings, Prepared
 from coevo.records import Batch, Context, EpisodeResult, Example, Perturbation, Sampling
-from coevo.rollouts import Collector
 
 
 def contexts(count):

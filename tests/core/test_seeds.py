@@ -3,7 +3,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coevo.seeds import derive, noise_seed, sampling_seed
+from coevo.numerics.seeds import derive, noise_seed, sampling_seed
 
 COORDINATES = st.lists(st.one_of(st.integers(0, 2**70), st.text(max_size=6)), max_size=6)
 

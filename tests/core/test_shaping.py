@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coevo.shaping import average_ranks, centered_rank, max_seeking, shape, zscore
+from coevo.numerics.shaping import average_ranks, centered_rank, max_seeking, shape, zscore
 
 KINDS = ("zscore", "centered_rank", "max_seeking", "none")
 # Integers and their halves: exact sums, many ties, and never a spread so small that epsilon matters.

@@ -8,12 +8,12 @@ import loop_kit
 import pytest
 
 import coevo
-from coevo.assembly import table_names
-from coevo.config import build
+from coevo.app.parts import table_names
 from coevo.errors import PluginError, UserError
+from coevo.host.config import build
 from coevo.records import Batch, Context, EpisodeResult, Example
-from coevo.sizing.rehearsal import rehearse
-from coevo.tune.asking import Questions
+from coevo.tools.sizing.rehearsal import rehearse
+from coevo.tools.tune.asking import Questions
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,9 @@ import pytest
 
 PATIENCE_SECONDS = 120
 # In the process of the command line, so that a test need not wait as long as a user's engine may take to close.
-COEVO = "import sys; from coevo import interrupts; interrupts.GRACE_SECONDS = {grace}; from coevo.cli import main; "
+COEVO = (
+    "import sys; from coevo.machine import interrupts; interrupts.GRACE_SECONDS = {grace}; from coevo.cli import main; "
+)
 COEVO += "sys.exit(main())"
 
 STUCK = '''

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from coevo.thinking import begins, closed, mark_tokens, opened, said
+from coevo.engines.thinking import begins, closed, mark_tokens, opened, said
 
 FINAL = "<|start|>assistant<|channel|>final<|message|>"
 WAYS = {

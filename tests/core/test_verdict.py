@@ -5,10 +5,10 @@ import pytest
 from loop_kit import config, plugins
 
 import coevo
-from coevo.folder import RunFolder
-from coevo.learning import Judge
 from coevo.report.text import result, show
-from coevo.verdict import learning
+from coevo.runs.folder import RunFolder
+from coevo.runs.verdict import learning
+from coevo.runs.yardstick import Judge
 
 
 @pytest.fixture(autouse=True)

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from coevo import discovery, machine
-from coevo.doctor import child
-from coevo.doctor.child import Answer, ask
-from coevo.doctor.conduct import UNMATCHED, Doctor
-from coevo.doctor.extras import Needs, requirements
-from coevo.doctor.system import installed
+from coevo.host import discovery
+from coevo.machine import resources as machine
+from coevo.tools.doctor import child
+from coevo.tools.doctor.child import Answer, ask
+from coevo.tools.doctor.conduct import UNMATCHED, Doctor
+from coevo.tools.doctor.extras import Needs, requirements
+from coevo.tools.doctor.system import installed
 
 ENGINES = str(Path(__file__).parent / "engines.py")
 
@@ -247,7 +248,7 @@ def test_a_torchvision_of_another_torch_is_found_with_its_mend(site):
 
 
 def test_json_tells_the_same(coevo, monkeypatch):
-    monkeypatch.setattr("coevo.doctor.conduct.Doctor", lambda *given: Doctor(*given, ask=quick))
+    monkeypatch.setattr("coevo.tools.doctor.conduct.Doctor", lambda *given: Doctor(*given, ask=quick))
     arguments = ["doctor", "--engine", "word", "--plugin", ENGINES]
     code, text, _ = coevo(*arguments)
     same, out, _ = coevo(*arguments, "--json")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coevo.errors import CoevoError, UserError
-from coevo.registry import Registry
+from coevo.host.registry import Registry
 from coevo.sandbox import Limits, load_problem
 from coevo.sandbox.problem import load_instances
 from coevo.sandbox.work import size_of

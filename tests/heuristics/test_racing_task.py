@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coevo.records import Batch, Completion, Context, EpisodeResult
+from coevo.records import BAR, Batch, Completion, Context, EpisodeResult
 from coevo.sandbox import Bar, Evaluation, Evaluator
 from coevo.sandbox.racing import Track, mean
-from coevo.statuses import BAR
 from coevo_heuristics import HeuristicTask, from_folder
 from coevo_heuristics.memory import Memory
 

@@ -216,7 +216,7 @@ def test_a_maximized_objective_is_its_own_return(folder: Path) -> None:
 
 def test_registering_tasks_loads_no_numpy() -> None:
     program = (
-        "import sys, coevo_heuristics\nfrom coevo.registry import Registry\n"
+        "import sys, coevo_heuristics\nfrom coevo.host.registry import Registry\n"
         "tasks = Registry('task')\ncoevo_heuristics.register_tasks(tasks)\n"
         "assert 'numpy' not in sys.modules and 'numba' not in sys.modules, 'heavy'"
     )

@@ -7,8 +7,8 @@ import pytest
 from loop_kit import rollouts
 
 from coevo.errors import RequestFailedError, RunError
-from coevo.folder import RunFolder
 from coevo.records import Sampling
+from coevo.runs.folder import RunFolder
 from coevo_openai.spending import Prices, Purse, Usage
 from tests.openai_engine.api_kit import ask, engine_on, failure_of, request, run_on
 from tests.openai_engine.api_server import cut, fails, hangs, raw, says, serving, together
@@ -104,7 +104,7 @@ def test_a_run_ends_at_its_cap_and_a_resumed_one_may_spend_as_much_again(in_empt
     import loop_kit
 
     import coevo_openai
-    from coevo.app import resume
+    from coevo.app.launch import resume
 
     options = {"concurrency": 1, "max_cost": 500.0, **DEAR}
     with serving(always=says(usage=(60, 2))) as server:

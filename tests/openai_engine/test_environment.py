@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from coevo.app import resume
+from coevo.app.launch import resume
 from coevo.errors import RunError, UserError
 from coevo_openai import OpenAIEngine
 from coevo_openai.connecting import OPENAI, Connections

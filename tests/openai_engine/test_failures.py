@@ -6,7 +6,7 @@ import pytest
 from loop_kit import rollouts
 
 from coevo.errors import RequestFailedError, RunError, UserError
-from coevo.folder import RunFolder
+from coevo.runs.folder import RunFolder
 from tests.openai_engine.api_kit import KEY, ask, engine_on, failure_of, files_with, request, run_on
 from tests.openai_engine.api_server import MODEL, cut, fails, hangs, raw, says, serving, together
 
@@ -300,7 +300,7 @@ def test_a_run_that_hangs_ends_within_the_budgets_and_can_be_resumed(in_empty_fo
         import loop_kit
 
         import coevo_openai
-        from coevo.app import resume
+        from coevo.app.launch import resume
 
         summary = resume("a", plugins=loop_kit.plugins(coevo_openai))
     assert (summary["status"], summary["statuses"]) == ("finished", {"ok": 12})

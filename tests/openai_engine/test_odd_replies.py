@@ -17,7 +17,7 @@ import pytest
 from loop_kit import rollouts
 
 from coevo.errors import RunError
-from coevo.folder import RunFolder
+from coevo.runs.folder import RunFolder
 from tests.openai_engine.api_kit import KEY, failure_of, files_with, run_on
 from tests.openai_engine.api_server import MODEL, answers, chat, cut, fails, raw, says, serving
 

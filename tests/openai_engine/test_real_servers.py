@@ -113,8 +113,8 @@ def test_a_stop_string_and_a_seed_on_a_real_server(transformers_server):
 def test_a_context_only_run_on_vllms_own_server(in_empty_folder, coevo, tiny, tmp_path, monkeypatch):
     if importlib.util.find_spec("vllm") is None:
         pytest.skip("vLLM is not installed")
-    from coevo import models
     from coevo.errors import UserError
+    from coevo.models import catalogue as models
     from coevo_openai import OpenAIEngine
     from tests.openai_engine.api_kit import ask
 

@@ -6,7 +6,7 @@ import pytest
 from loop_kit import rollouts
 
 from coevo.errors import UserError
-from coevo.folder import RunFolder
+from coevo.runs.folder import RunFolder
 from coevo_openai import OpenAIEngine
 from tests.openai_engine.api_kit import KEY, engine_on, files_with, run_on
 from tests.openai_engine.api_server import MODEL, says, serving

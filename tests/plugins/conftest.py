@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from coevo import Batch, Brief, Buffer, Example, Perturbation, Reference, Rollout, Trajectory
-from coevo.dealing import Plan, PlanSettings
-from coevo.interfaces import Ledger
+from coevo.loop.plan import Plan, PlanSettings
+from coevo.numerics.seeds import derive
 from coevo.records import Provenance
-from coevo.seeds import derive
+from coevo.reports import Ledger
 
 
 @dataclass

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coevo.shaping import zscore
+from coevo.numerics.shaping import zscore
 from coevo_eoh import EvolutionOfHeuristics
 from coevo_sample import Sample
 

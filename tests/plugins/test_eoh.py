@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coevo import ContextUpdater, UserError
-from coevo.registry import Registry
+from coevo.host.registry import Registry
 from coevo_eoh import EvolutionOfHeuristics, register_context_updaters
 from coevo_eoh.population import Heuristic, draw_parents, spread, survivors
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import coevo
 import coevo_eoh
 import coevo_heuristics
-from coevo.statuses import BAR
+from coevo.records import BAR
 from coevo_eoh import EvolutionOfHeuristics
 
 OBJECTIVES = st.lists(st.one_of(st.none(), st.integers(0, 12)), min_size=40, max_size=40)

@@ -16,7 +16,7 @@ import coevo
 import coevo_eoh
 import coevo_heuristics
 from coevo.errors import RunError
-from coevo.objectives import written
+from coevo.numerics.objectives import written
 
 TURNS = json.loads(Path(__file__).with_name("recorded_tsp.json").read_text("utf-8"))
 EOH = {

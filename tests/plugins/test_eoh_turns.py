@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coevo import UserError
-from coevo.registry import Registry
+from coevo.host.registry import Registry
 from coevo_eoh import register_context_updaters
 from coevo_eoh.turns import Turns
 

@@ -8,7 +8,7 @@ import search_kit
 import coevo
 import coevo_eoh
 import coevo_sample
-from coevo.shaping import shape
+from coevo.numerics.shaping import shape
 from coevo_eoh.credit import FAILURE, WORSE
 
 SHAPINGS = ("zscore", "centered_rank", "max_seeking", "none")

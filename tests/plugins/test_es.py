@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coevo import Batch, Buffer, Context, ParameterUpdater, UserError
-from coevo.buffer import default_credit
-from coevo.codec import to_json
-from coevo.registry import Registry
+from coevo.host.registry import Registry
+from coevo.numerics.credit import default_credit
+from coevo.runs.codec import to_json
 from coevo_es import EvolutionStrategy, register_parameter_updaters
 
 CROSS = Batch((Context({"prompt": "a"}),), "cross")

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from coevo import ContextUpdater, ParameterUpdater, UserError
-from coevo.registry import Registry
+from coevo.host.registry import Registry
 from coevo_none import FixedContext, FixedParameters, register_context_updaters, register_parameter_updaters
 
 

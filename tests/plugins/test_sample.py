@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coevo import Buffer, ContextUpdater, UserError
-from coevo.registry import Registry
+from coevo.host.registry import Registry
 from coevo_sample import Sample, register_context_updaters
 
 OBJECTIVES = st.one_of(st.none(), st.floats(1.0, 50.0))

@@ -7,7 +7,7 @@ import search_kit
 import coevo
 import coevo_eoh
 import coevo_sample
-from coevo.app import resume
+from coevo.app.launch import resume
 from coevo.errors import RunError, UserError
 from coevo_sample import Sample
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import coevo
 import coevo_eoh
 import coevo_sample
-from coevo.app import resume
+from coevo.app.launch import resume
 from coevo.errors import RunError, UserError
 
 LONGEST = 4

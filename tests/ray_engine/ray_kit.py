@@ -6,9 +6,9 @@ import sys
 
 import fakes
 
-from coevo.codec import to_json
-from coevo.frames import read_chunks
 from coevo.records import Request
+from coevo.runs.chunks import read_chunks
+from coevo.runs.codec import to_json
 from tests.loop_kit import without_time
 
 PATIENCE_SECONDS = 180

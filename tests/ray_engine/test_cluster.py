@@ -9,7 +9,7 @@ import pytest
 
 import coevo_ray.cluster
 from coevo.errors import UserError
-from coevo.folder import RunFolder
+from coevo.runs.folder import RunFolder
 from coevo_ray.cluster import Cluster
 from tests.ray_engine.ray_kit import call, committed, rollouts, small_run
 

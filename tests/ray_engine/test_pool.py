@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import coevo
-from coevo import consent
-from coevo.assembly import local_files
-from coevo.config import RunConfig
+from coevo.app.parts import local_files
 from coevo.errors import CheckFailedError, RunError, UserError
+from coevo.host import consent
+from coevo.host.config import RunConfig
 from coevo.interfaces import Engine, Policy
 from coevo.records import DenseUpdate, Perturbation, SeedsUpdate
 from coevo_ray import RayEngine

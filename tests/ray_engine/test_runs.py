@@ -14,8 +14,8 @@ from pathlib import Path
 import fakes
 import pytest
 
-from coevo.folder import RunFolder
-from coevo.frames import read_chunks
+from coevo.runs.chunks import read_chunks
+from coevo.runs.folder import RunFolder
 from coevo_ray.watcher import below
 from tests.ray_engine.ray_kit import PATIENCE_SECONDS, call, committed, rollouts, small_run, start
 from tests.tiny_llama import save_tiny_llama

@@ -5,22 +5,10 @@ import random
 from dataclasses import replace
 from html.parser import HTMLParser
 
-from coevo.folder import RunFolder
-from coevo.interfaces import Ledger
-from coevo.records import (
-    Batch,
-    BatchReport,
-    Best,
-    Buffer,
-    Context,
-    Perturbation,
-    Provenance,
-    Rollout,
-    SeedsUpdate,
-    Step,
-    Trajectory,
-)  # fmt: skip
-from coevo.store import RunStore
+from coevo.records import Batch, Buffer, Context, Perturbation, Provenance, Rollout, SeedsUpdate, Step, Trajectory
+from coevo.reports import BatchReport, Best, Ledger  # fmt: skip
+from coevo.runs.folder import RunFolder
+from coevo.runs.store import RunStore
 
 CONFIG = {
     "task": "tsp_construct", "engine": "transformers", "model": "smollm2-135m", "param": "es", "context": "eoh",

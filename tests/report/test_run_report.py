@@ -6,12 +6,12 @@ import pytest
 from report_kit import EVIL, INFO, Author, read, rich_run
 
 from coevo.errors import CheckFailedError, UserError
-from coevo.journal import Journal
-from coevo.learning import Judge, points
 from coevo.report import run_report
 from coevo.report.curves import groups
 from coevo.report.numbers import ABSENT, number, objective, percent
 from coevo.report.run_facts import verdict
+from coevo.runs.journal import Journal
+from coevo.runs.yardstick import Judge, points
 
 BARE = {"task": {"title": "t", "direction": "maximize", "reference": None, "baseline": None}}
 

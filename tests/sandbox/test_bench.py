@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from coevo.bench.sandbox import bench_sandbox
+from coevo.tools.bench.sandbox import bench_sandbox
 
 
 def test_a_zygote_is_timed_beside_a_fresh_interpreter() -> None:

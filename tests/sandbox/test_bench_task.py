@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from coevo.bench import evaluations, plain
-from coevo.bench.evaluations import AT_ONCE, bench_evaluations
 from coevo.cli import main
 from coevo.errors import CheckFailedError, UserError
 from coevo.sandbox import Evaluation, Evaluator
+from coevo.tools.bench import evaluations, plain
+from coevo.tools.bench.evaluations import AT_ONCE, bench_evaluations
 
 TSP = Path(__file__).parents[2] / "tasks/coevo_heuristics/problems/tsp_construct"
 PROBLEMS_PAGE = Path(__file__).parents[2] / "docs/problems.md"

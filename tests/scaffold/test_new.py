@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coevo import discovery
+from coevo.host import discovery
 from coevo.records import Batch, Buffer, Provenance, Rollout, Step, Trajectory
 from coevo.sandbox.problem import load_problem
 from coevo_heuristics import from_folder
@@ -198,5 +198,5 @@ def test_a_plugin_does_not_take_the_name_of_another(coevo, name, part):
 
 
 def test_the_templates_are_files_of_the_package():
-    names = {entry.name for entry in files("coevo.scaffold").joinpath("templates").iterdir()}
+    names = {entry.name for entry in files("coevo.tools.scaffold").joinpath("templates").iterdir()}
     assert names == {"problem.toml.txt", "evaluate.py.txt", "template.py.txt", "plugin.py.txt"}

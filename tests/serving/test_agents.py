@@ -8,7 +8,7 @@ import pytest
 from loop_kit import journal, plugins, rollouts
 
 import coevo
-from coevo.app import resume
+from coevo.app.launch import resume
 from coevo.errors import RunInterrupted
 from coevo.records import Perturbation
 

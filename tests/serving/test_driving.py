@@ -10,11 +10,11 @@ import httpx
 import pytest
 
 import coevo
-from coevo.dealing import Plan, PlanSettings, Prepared
 from coevo.errors import MissingExtraError, RunError
+from coevo.loop.collector import Collector
+from coevo.loop.plan import Plan, PlanSettings, Prepared
+from coevo.numerics.seeds import derive
 from coevo.records import Batch, Context, EpisodeResult, Request, Sampling, Step, Trajectory
-from coevo.rollouts import Collector
-from coevo.seeds import derive
 
 
 def say(text):

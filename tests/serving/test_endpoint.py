@@ -13,8 +13,8 @@ import pytest
 from coevo.endpoint import serve
 from coevo.endpoint.errors import CallLimitError
 from coevo.endpoint.limits import Limits
+from coevo.engines.prompts import TEMPLATE_CALL
 from coevo.errors import MissingExtraError, RunError, UserError
-from coevo.prompts import TEMPLATE_CALL
 from coevo.records import Completion, Sampling
 
 HELLO = [{"role": "user", "content": "hello"}]

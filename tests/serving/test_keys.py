@@ -9,8 +9,8 @@ import test_serve
 from test_serve import serving, told
 
 import coevo
-from coevo.serving import vllm_gate
-from coevo.serving.where import Key, key_of
+from coevo.tools.serve import vllm_gate
+from coevo.tools.serve.where import Key, key_of
 
 place, with_stand_in = test_serve.place, test_serve.with_stand_in  # fixtures
 

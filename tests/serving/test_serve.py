@@ -21,11 +21,11 @@ import stand_in
 from loop_kit import config, plugins
 
 import coevo
-from coevo.assembly import lasting_model
-from coevo.config import build
+from coevo.app.parts import lasting_model
 from coevo.endpoint.ports import free_port, listen
-from coevo.folder import RunFolder
-from coevo.serving import cpu, vllm_server
+from coevo.host.config import build
+from coevo.runs.folder import RunFolder
+from coevo.tools.serve import cpu, vllm_server
 
 PATIENCE_SECONDS = 600
 ROOT = Path(__file__).parents[2]
@@ -114,7 +114,7 @@ def test_the_first_line_says_all_there_is_to_know(place):
 
 def test_what_is_served_are_the_weights_and_the_context_of_the_place_asked_for(tmp_path, tiny):
     pytest.importorskip("transformers")
-    from coevo.replay import cut, restore_engine
+    from coevo.runs.replay import cut, restore_engine
     from coevo_transformers.engine import TransformersEngine
 
     evolve(tmp_path, "real", "advised", "advice", "transformers", tiny, transformers={"dtype": "float32"})
@@ -337,7 +337,7 @@ def test_options_of_vllm_are_flags(place):
     assert "--enforce-eager" in made
     assert made[made.index("--dtype") + 1] == "float16"
     # Argparse takes the last one, and shorter names for it too.
-    assert made[-6:] == ["--host", "h", "--port", "1", "--middleware", "coevo.serving.vllm_gate.VllmGate"]
+    assert made[-6:] == ["--host", "h", "--port", "1", "--middleware", "coevo.tools.serve.vllm_gate.VllmGate"]
 
 
 @pytest.mark.parametrize("option", ["host", "port", "api_key", "api-key"])
@@ -438,7 +438,7 @@ class ApiPlugin:
 @pytest.mark.parametrize("engine", ["auto", "api", "checkpoint"])
 def test_a_run_on_a_paid_api_is_no_proxy_to_it(in_empty_folder, engine):
     from coevo.cli.serving import serve_run
-    from coevo.serving.where import Key, Where
+    from coevo.tools.serve.where import Key, Where
 
     found = plugins(ApiPlugin())
     wanted = config(engine="api", param="none", context="none", generations=1, name="a")

@@ -9,7 +9,7 @@ from tiny_llama import CHAT_TEMPLATE, byte_tokenizer
 
 from coevo.endpoint.chat import with_system as in_messages
 from coevo.errors import UserError
-from coevo.serving.template import template_of, with_system
+from coevo.tools.serve.template import template_of, with_system
 
 pytest.importorskip("transformers")
 USER = {"role": "user", "content": "hello"}

@@ -3,7 +3,7 @@
 import pytest
 
 from coevo.errors import UserError
-from coevo.sizing.architecture import architecture, known, of_folder, parse_count
+from coevo.tools.sizing.architecture import architecture, known, of_folder, parse_count
 from tests.tiny_llama import save_tiny_llama
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from coevo.sizing import costs, memory
-from coevo.sizing.architecture import architecture
-from coevo.sizing.constants import CONSTANTS, GB
-from coevo.sizing.deployment import Deployment
-from coevo.sizing.tables import size
+from coevo.tools.sizing import costs, memory
+from coevo.tools.sizing.architecture import architecture
+from coevo.tools.sizing.constants import CONSTANTS, GB
+from coevo.tools.sizing.deployment import Deployment
+from coevo.tools.sizing.tables import size
 from tests.tiny_llama import save_tiny_llama
 
 ROOT = Path(__file__).parents[2]
@@ -304,7 +304,7 @@ MISTAKES = {
 
 @pytest.mark.parametrize("arguments", list(MISTAKES), ids=" ".join)
 def test_a_mistake_is_one_line(arguments, plan, monkeypatch):
-    monkeypatch.setattr("coevo.machine.cores", lambda: 2)
+    monkeypatch.setattr("coevo.machine.resources.cores", lambda: 2)
     code, out, err = plan(*arguments)
     assert (code, out) == (2, "")
     assert err.startswith(f"coevo: {MISTAKES[arguments]}")

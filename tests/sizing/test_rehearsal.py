@@ -13,11 +13,11 @@ import coevo_es
 import coevo_heuristics
 import coevo_none
 import coevo_sample
-from coevo import hookspecs
-from coevo.assembly import table_names
-from coevo.config import build
-from coevo.discovery import Plugins
-from coevo.sizing.rehearsal import rehearse
+from coevo.app.parts import table_names
+from coevo.host import hookspecs
+from coevo.host.config import build
+from coevo.host.discovery import Plugins
+from coevo.tools.sizing.rehearsal import rehearse
 
 
 class Chooser:

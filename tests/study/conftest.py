@@ -18,7 +18,7 @@ def drawn():
 def _no_curves(request, monkeypatch):
     # They take a second each.
     if "drawn" not in request.fixturenames:
-        monkeypatch.setattr("coevo.study.output._draw", lambda *given: given[-1].write_text("drawn"))
+        monkeypatch.setattr("coevo.tools.study.output._draw", lambda *given: given[-1].write_text("drawn"))
 
 
 @pytest.fixture

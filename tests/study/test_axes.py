@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from study_kit import STUDY
 
-from coevo.folder import RunFolder
-from coevo.study.plan import read_study
+from coevo.runs.folder import RunFolder
+from coevo.tools.study.plan import read_study
 
 AXES = """
 [problems.aim]

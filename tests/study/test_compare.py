@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from study_kit import STUDY
 
-from coevo.study.compare import arrange
+from coevo.tools.study.compare import arrange
 
 BASE = {"task": "aim", "param": "es", "context": "fixed", "generations": 2, "es": {"sigma": 0.3}, "loggers": []}
 

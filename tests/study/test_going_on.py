@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from study_kit import FAKES
 
-from coevo.folder import RunFolder, clear_stillborn
-from coevo.frames import read_chunks
-from coevo.study.plan import read_study
-from coevo.study.progress import Progress
+from coevo.runs.chunks import read_chunks
+from coevo.runs.folder import RunFolder, clear_stillborn
+from coevo.tools.study.plan import read_study
+from coevo.tools.study.progress import Progress
 
 PATIENCE_SECONDS = 300
 BROKEN = str(Path(__file__).with_name("broken_engine.py"))
@@ -107,7 +107,7 @@ def test_an_interrupt_between_runs_says_it_too(coevo, small, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("coevo.app.parts", interrupted)
+    monkeypatch.setattr("coevo.app.launch.parts", interrupted)
     code, out, said = coevo("study", small, "--quiet")
     assert (code, out, said) == (130, "", "coevo: interrupted; go on with: coevo study small.toml\n")
 

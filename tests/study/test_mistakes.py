@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from study_kit import FAKES
 
-from coevo.study.layers import merged
-from coevo.study.plan import read_study
+from coevo.tools.study.layers import merged
+from coevo.tools.study.plan import read_study
 
 BASE = f'[base]\nplugins = ["{FAKES}"]\ntask = "aim"\nengine = "numbers"\ncontext = "fixed"\ngenerations = 1\n'
 SEEDS = "seeds = [0]\n"
@@ -72,7 +72,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(coevo, mistake, monkeypatch):
     def started(*_):
         raise AssertionError("something was started")
 
-    monkeypatch.setattr("coevo.app.parts", started)
+    monkeypatch.setattr("coevo.app.launch.parts", started)
     text, expected = MISTAKES[mistake]
     Path("bad.toml").write_text(text)
     code, out, said = coevo("study", "bad.toml")

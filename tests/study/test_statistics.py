@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coevo.study.statistics import Estimate, bootstrap, estimate
+from coevo.tools.study.statistics import Estimate, bootstrap, estimate
 
 numbers = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=8)
 

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from study_kit import FAKES, STUDY
 
-from coevo.folder import RunFolder
-from coevo.objectives import written
-from coevo.study import tables
-from coevo.study.results import HELD_OUT, NUMBERS, OF_WEIGHTS
+from coevo.numerics.objectives import written
+from coevo.runs.folder import RunFolder
+from coevo.tools.study import tables
+from coevo.tools.study.results import HELD_OUT, NUMBERS, OF_WEIGHTS
 
 PROGRAM = """
 import json, sys
 from coevo.cli import main
 code = main(sys.argv[1:])
-heavy = ("torch", "transformers", "numba", "safetensors", "matplotlib", "jinja2", "coevo.app")
+heavy = ("torch", "transformers", "numba", "safetensors", "matplotlib", "jinja2", "coevo.app.launch")
 print(json.dumps([name for name in heavy if name in sys.modules]), file=sys.stderr)
 sys.exit(code)
 """

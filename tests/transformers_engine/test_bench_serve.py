@@ -1,8 +1,8 @@
 import pytest
 
-from coevo.bench import rollout, serve
 from coevo.errors import CheckFailedError, UserError
-from coevo.registry import Registry
+from coevo.host.registry import Registry
+from coevo.tools.bench import rollout, serve
 from coevo_transformers.engine import TransformersEngine
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from coevo import canary as module
-from coevo.canary import MEMBER, run_canary, wrong_tensors
+from coevo.engines import canary as module
+from coevo.engines.canary import MEMBER, run_canary, wrong_tensors
 from coevo.errors import CheckFailedError
 from coevo.weights import kernels, noise
 from coevo.weights.master import Master

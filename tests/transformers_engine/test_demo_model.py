@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from coevo import models
 from coevo.errors import UserError
+from coevo.models import catalogue as models
 from coevo.records import Perturbation
 from tests.asking_kit import ask, complete
 

@@ -8,9 +8,9 @@ import torch
 
 import coevo
 from coevo.errors import CheckFailedError, MissingExtraError, UserError
+from coevo.host.registry import Registry
 from coevo.interfaces import Engine, Policy
 from coevo.records import DenseUpdate, GradientUpdate, Perturbation, SeedsUpdate
-from coevo.registry import Registry
 from coevo.weights import noise
 from coevo.weights.identity import policy_id
 from coevo.weights.torch_memory import as_numpy

@@ -7,9 +7,9 @@ from transformers import PreTrainedTokenizerBase
 from transformers.processing_utils import ProcessorMixin
 from transformers.utils.chat_template_utils import render_jinja_template
 
+from coevo.engines.prompts import TEMPLATE_CALL, Prompts
+from coevo.engines.vocabulary import tokenizer_of
 from coevo.errors import UserError
-from coevo.prompts import TEMPLATE_CALL, Prompts
-from coevo.vocabulary import tokenizer_of
 from coevo_transformers.engine import TransformersEngine
 from tests.asking_kit import ask
 from tests.tiny_llama import byte_tokenizer
@@ -117,7 +117,7 @@ def test_every_parameter_of_transformers_own_call_is_known():
 
 
 def test_a_prompt_without_measure_is_not_tokenised(tokenizer, monkeypatch):
-    monkeypatch.setattr("coevo.prompts.LONGEST_PROMPT", 1000)
+    monkeypatch.setattr("coevo.engines.prompts.LONGEST_PROMPT", 1000)
     tokenizer.chat_template = "{% for i in range(times) %}x{% endfor %}{{ messages[-1].content }}"
     prompts = Prompts(tokenizer, {"times": 998})
     assert len(prompts(ask("Hi")).ids) == 1000

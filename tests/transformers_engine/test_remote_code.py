@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import coevo
-from coevo.adapting import AdaptingEngine
+from coevo.engines.adapting import AdaptingEngine
 from coevo.errors import UserError
 from coevo_transformers.engine import TransformersEngine
 from tests.tiny_llama import save_tiny_llama

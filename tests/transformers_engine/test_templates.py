@@ -6,7 +6,7 @@ import json
 import pytest
 
 from coevo.errors import UserError
-from coevo.serving.template import template_of
+from coevo.tools.serve.template import template_of
 from coevo_transformers.engine import TransformersEngine
 from tests.asking_kit import ask, complete
 from tests.tiny_llama import CHAT_TEMPLATE

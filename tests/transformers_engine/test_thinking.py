@@ -7,10 +7,10 @@ import chat_templates as templates
 import pytest
 from transformers import AutoTokenizer
 
-from coevo.decoding import Decoding
+from coevo.engines.decoding import Decoding
+from coevo.engines.prompts import Prompts, dated
+from coevo.engines.thinking import said
 from coevo.errors import UserError
-from coevo.prompts import Prompts, dated
-from coevo.thinking import said
 from tests.asking_kit import ask, complete
 from tests.tiny_llama import byte_tokenizer
 

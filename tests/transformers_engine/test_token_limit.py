@@ -6,9 +6,9 @@ import pytest
 import coevo
 import coevo_sample
 import coevo_transformers
-from coevo.folder import RunFolder
-from coevo.frames import read_chunks
 from coevo.records import Request, Sampling
+from coevo.runs.chunks import read_chunks
+from coevo.runs.folder import RunFolder
 
 LONGEST = 6
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from coevo.errors import RunError
+from coevo.loop.collector import Collector
+from coevo.numerics.shaping import bounded_credit
 from coevo.records import EpisodeResult, Example, Provenance, Rollout, Sampling, Step, Trajectory
-from coevo.rollouts import Collector
-from coevo.shaping import bounded_credit
-from coevo.tune.asking import Questions, credits_of, equal_share, valid_share
+from coevo.tools.tune.asking import Questions, credits_of, equal_share, valid_share
 
 TASK = fakes.AimTask()
 

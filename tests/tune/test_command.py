@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from coevo.cli import tune as command
-from coevo.config import parse_assignment
-from coevo.tune import conduct
-from coevo.tune.statistics import f_quantiles
+from coevo.host.config import parse_assignment
+from coevo.tools.tune import conduct
+from coevo.tools.tune.statistics import f_quantiles
 
 COEVO = [sys.executable, "-c", "import sys; from coevo.cli import main; sys.exit(main())"]
 SIGMAS = ["--sigmas", "0.05,0.2", "--members", "6", "--answers", "6"]

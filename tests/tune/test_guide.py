@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from coevo.tune.proposal import DAMAGE, LEAST_ANSWERS, MOST_ANSWERS, RELIABILITY
-from coevo.tune.tables import HEADS
+from coevo.tools.tune.proposal import DAMAGE, LEAST_ANSWERS, MOST_ANSWERS, RELIABILITY
+from coevo.tools.tune.tables import HEADS
 
 PAGE = (Path(__file__).parents[2] / "docs/choosing-sigma-and-alpha.md").read_text(encoding="utf-8")
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coevo.tune.proposal import DAMAGE, Finding, Strategy, choose, enough_answers, propose, verdict
-from coevo.tune.statistics import Spread
+from coevo.tools.tune.proposal import DAMAGE, Finding, Strategy, choose, enough_answers, propose, verdict
+from coevo.tools.tune.statistics import Spread
 
 STRATEGY = Strategy("es", sigma=2e-3, population=16, min_moved=0.01, common=True)
 

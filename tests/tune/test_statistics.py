@@ -1,4 +1,4 @@
-"""The split of variances against its definition, against coevo.buffer, published tables and simulated members."""
+"""The split of variances against its definition, against `numerics.credit`, published tables and simulated members."""
 
 import math
 
@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coevo.buffer import member_credits
+from coevo.numerics.credit import member_credits
+from coevo.numerics.shaping import zscore
 from coevo.records import Batch, Buffer, Context, Perturbation, Provenance, Rollout, Trajectory
-from coevo.shaping import zscore
-from coevo.tune.statistics import change, f_quantiles, spread
+from coevo.tools.tune.statistics import change, f_quantiles, spread
 
 SIZES = st.tuples(st.integers(2, 8), st.integers(2, 8), st.integers(0, 2**32 - 1))
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import coevo
-from coevo.folder import RunFolder
-from coevo.journal import update_from_json
-from coevo.models import resolve
+from coevo.models.catalogue import resolve
 from coevo.records import Perturbation
+from coevo.runs.folder import RunFolder
+from coevo.runs.journal import update_from_json
 from tests.asking_kit import ask, complete
 from tests.vllm_engine.conftest import needs_vllm
 

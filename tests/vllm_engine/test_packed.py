@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from coevo.canary import run_canary, wrong_tensors
+from coevo.engines.canary import run_canary, wrong_tensors
 from coevo.errors import CheckFailedError, UserError
 from coevo.records import Perturbation
 from coevo_vllm.canarying import Inspection

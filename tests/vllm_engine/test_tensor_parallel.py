@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from coevo.canary import wrong_tensors
+from coevo.engines.canary import wrong_tensors
 from coevo.errors import CheckFailedError
 from coevo.records import Perturbation, SeedsUpdate
 from coevo.weights.master import Master

@@ -4,7 +4,7 @@ import chat_templates as templates
 import pytest
 from asking_kit import ask, complete
 
-from coevo.decoding import Decoding
+from coevo.engines.decoding import Decoding
 
 pytestmark = pytest.mark.vllm
 

@@ -3,8 +3,8 @@ import sys
 import numba
 import pytest
 
-from coevo.bench.noise import bench_noise
 from coevo.errors import MissingExtraError
+from coevo.tools.bench.noise import bench_noise
 
 
 def test_the_bench_reports_both_sides_and_their_ratio():

@@ -32,7 +32,7 @@ def test_the_machine_code_holds_no_fused_multiply_add():
 def test_kernels_import_without_torch_and_triton():
     program = (
         "import sys; from coevo.weights import kernels, master, torch_noise, triton_noise; "
-        "import coevo.bench.noise; print({'torch', 'triton'} & set(sys.modules))"
+        "import coevo.tools.bench.noise; print({'torch', 'triton'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

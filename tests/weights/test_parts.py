@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from coevo.errors import UserError
-from coevo.models import resolve
-from coevo.sizing.architecture import of_folder
+from coevo.models.catalogue import resolve
+from coevo.tools.sizing.architecture import of_folder
 from coevo.weights.master import Master
 from coevo.weights.selection import select
 from coevo.weights.stored import open_checkpoint

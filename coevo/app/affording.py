@@ -1,0 +1,101 @@
+"""Whether a run's budget reaches for its first batch, before a model is loaded.
+
+A run refuses a budget that is too small by itself, once its engine is there. Of a study that would be one run after the
+other, a model each; and of a run it is a wait for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, cast
+
+from coevo.app.parts import inner_engine, make_planner
+from coevo.errors import UserError
+from coevo.host.config import RunConfig
+from coevo.host.discovery import Registries
+from coevo.interfaces import ContextUpdater, Engine, ParameterUpdater, Task
+from coevo.loop.planner import NOT_COUNTED
+from coevo.loop.services import Budget, RunServices
+from coevo.records import Json, Request
+
+Counter: TypeAlias = Callable[[Request], int]
+"""Tokens of a request's prompt."""
+
+
+class _Counts:
+    """As much of an engine as a plan needs."""
+
+    def __init__(self, count: Counter) -> None:
+        self.count_tokens = count
+
+
+def budget_of(config: RunConfig, count: Counter | None) -> Budget:
+    """What can be held against a plan: tokens only where they can be counted."""
+    return Budget(config.calls, None if count is None else config.tokens)
+
+
+def check_first_batch(
+    config: RunConfig,
+    task: Task,
+    parts: tuple[ParameterUpdater, ContextUpdater],
+    services: RunServices,
+    count: Counter | None = None,
+) -> None:
+    """Refuse a budget that is too small for the first batch and the probe at the end, or ever to train after it.
+
+    The updaters are asked for that batch, so they are of no more use to a run.
+
+    Args:
+        config: of the run.
+        task: not started.
+        parts: both updaters.
+        services: theirs; it gets the budget.
+        count: counts tokens; None leaves the limit of tokens to the engine.
+
+    Raises:
+        UserError: which budget, and what makes the batch smaller.
+    """
+    services.budget = budget_of(config, count)
+    if services.budget == Budget():
+        return
+    parameters, contexts = parts
+    engine = cast(Engine, _Counts(count or (lambda _: 0)))
+    # Whether there are probes where nobody said so may hang on tokens, which are not counted here.
+    unknown = config.probe.every is None and config.tokens is not None and count is None
+    planner = make_planner(config, task, engine, parts, services, probes=not unknown)
+    asked = contexts.ask()
+    if asked is None:
+        return
+    prepared = planner.prepare(asked, tuple(parameters.ask(asked)) if asked.adapt else ())
+    planner.refusal(prepared)
+    if getattr(contexts, "adapting_batches", 1):
+        planner.check_training(prepared, parameters.population)
+
+
+def check_tokens(config: RunConfig, registries: Registries, task: Task) -> None:
+    """Refuse a budget of tokens that nobody can keep, as far as that is known before the engine is made.
+
+    Raises:
+        UserError: what to use instead.
+    """
+    if config.tokens is None:
+        return
+    factory: object = registries.engines.entry(inner_engine(config, registries)[0]).factory
+    # Of a class all methods are known; what a function makes, or what answers for others, is seen when it is there.
+    uncounted = isinstance(factory, type) and not any(
+        hasattr(factory, name) for name in ("count_tokens", "__getattr__")
+    )
+    if uncounted or task.brief().max_calls > 1 or hasattr(task, "run"):
+        raise UserError(NOT_COUNTED)
+
+
+def token_counter(config: RunConfig, registries: Registries) -> Counter | None:
+    """What counts the tokens of prompts as the run's engine will, without its weights; None where nothing does.
+
+    An engine's factory may have a function `token_counter(model, options)` for that.
+    """
+    name, options = inner_engine(config, registries)
+    make: Callable[[str, Mapping[str, Json]], Any] | None = getattr(
+        registries.engines.entry(name).factory, "token_counter", None
+    )
+    return None if make is None or config.tokens is None else make(config.model, options)

@@ -1,0 +1,366 @@
+"""From a configuration to a finished run: what `coevo run` and `coevo.run(config)` do."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import os
+import shutil
+import sys
+from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import cast
+
+from coevo.app.affording import check_first_batch, check_tokens
+from coevo.app.inputs import changes, not_loaded, taken
+from coevo.app.observers import Loggers, Observers, make_loggers
+from coevo.app.parts import (
+    DATE,
+    check_model,
+    check_needs,
+    lasting_model,
+    local_files,
+    make_planner,
+    make_updaters,
+    run_path,
+    table_names,
+    validate,
+    with_date,
+)
+from coevo.app.record import Inputs, begin, described, settle
+from coevo.errors import CoevoError, PluginError, RunError, RunInterrupted, UserError
+from coevo.host import consent, discovery
+from coevo.host.config import RunConfig, build, plugin_files
+from coevo.host.discovery import Plugins, Registries
+from coevo.host.hashes import folder_files, hash_of
+from coevo.interfaces import Engine, Task
+from coevo.loop.collector import Collector
+from coevo.loop.evolve import Loop
+from coevo.loop.services import Budget, RunServices
+from coevo.machine.interrupts import ending, staying, terminating
+from coevo.records import Json
+from coevo.reports import RunInfo
+from coevo.runs import holdout
+from coevo.runs.codec import dumps
+from coevo.runs.folder import RunFolder, check_free
+from coevo.runs.journal import History
+from coevo.runs.store import RunStore
+from coevo.runs.summary import summarize
+from coevo.text import is_terminal
+
+
+def run(config: RunConfig | Mapping[str, Json] | None = None, plugins: Plugins | None = None) -> dict[str, Json]:
+    """Start a new run and see it to its end; returns what `coevo show --json` prints.
+
+    Args:
+        config: the configuration, or its TOML data; None takes the defaults.
+        plugins: already loaded plugins; loaded from the configuration otherwise.
+
+    Raises:
+        UserError: something cannot be done as asked; nothing was written.
+        RunInterrupted: Ctrl-C or SIGTERM; the run can be resumed.
+        RunError: the run failed; it can be resumed.
+    """
+    plugins = plugins or discovery.load(_extra_files(config))
+    registries = plugins.registries()
+    if not isinstance(config, RunConfig):
+        config = build(config or {}, table_names(registries))
+    validate(config, registries)
+    config = config.model_copy(
+        update={"model": lasting_model(config, registries), "plugins": tuple(map(os.path.abspath, config.plugins))}
+    )
+    loggers = make_loggers(config, registries)
+    check_free(run_path(config))
+    # Before the model loads: of what this process has read by now.
+    inputs = Inputs(taken(config, plugins, registries))
+    # All parts of the run take one day for today, and where it is in the prompts, so does the run when it is resumed.
+    pinned = with_date(config, registries, datetime.date.today().isoformat())
+    with staying(), parts(pinned, registries) as (task, engine):
+        config, folder = _claim(pinned if DATE in described(engine, task) else config)
+        inputs = Inputs({**inputs.now, "config": config.to_toml_data()})
+        try:
+            with folder.lock():
+                _drive(config, plugins, registries, loggers, folder, task, engine, History(), inputs)
+        except UserError:
+            # What could not be done as asked leaves nothing behind, if not a rollout was made.
+            if not folder.has_rollouts():
+                shutil.rmtree(folder.path)
+            raise
+    return summarize(folder)
+
+
+def _claim(config: RunConfig) -> tuple[RunConfig, RunFolder]:
+    """Make the run's folder; where nobody chose its name, another run that took it first is no obstacle."""
+    while True:
+        path = run_path(config)
+        named = config.model_copy(update={"name": path.name, "runs": str(path.parent)})
+        try:
+            folder = RunFolder.create(path, named.to_toml_data())
+        except UserError:
+            if config.name is not None or run_path(config) == path:
+                raise
+        else:
+            # Whoever begins a run may go on with it.
+            consent.remember(path, dumps(_named_by(folder)).encode())
+            return named, folder
+
+
+def allowed(folder: RunFolder, command: str = "resume") -> None:
+    """Refuse a run that this user did not begin here, unless it is wanted: to go on with it runs what it names.
+
+    Raises:
+        UserError: it is not wanted, or there is nobody to ask.
+    """
+    named = _named_by(folder)
+    if consent.is_known(folder.path, dumps(named).encode()):
+        return  # begun here: whoever edits his own code may go on
+    named["code"] = _code_of(named)
+    places = [*named["plugins"], *([str(named["folder"])] if named["folder"] else [])]
+    told = f" ({', '.join(map(repr, places))})" if places else ""
+    what = f"what config.toml of run {folder.name!r} names{told}"
+    consent.obtain(folder.path, dumps(named).encode(), what, f"coevo {command} {folder.address} {consent.FLAG}")
+
+
+def _named_by(folder: RunFolder) -> dict[str, Json]:
+    """What of a run's configuration may run code or reach other machines; its numbers are free to be edited."""
+    config = folder.config()
+    task, engine = (config.get(str(config.get(part)), {}) for part in ("task", "engine"))
+    return {
+        "plugins": plugin_files(config),
+        "task": config.get("task"),
+        "folder": cast(dict[str, Json], task).get("folder") if isinstance(task, dict) else None,
+        "engine": config.get("engine"),
+        "options": engine,
+    }
+
+
+def _code_of(named: Mapping[str, Json]) -> dict[str, Json]:
+    """The content of the code that a run names, by hashes."""
+    code: dict[str, Json] = {path: hash_of(Path(path)) for path in cast(list[str], named["plugins"])}
+    if isinstance(problem := named["folder"], str):
+        # Of a folder with too many files there are no hashes but this one.
+        code[problem] = {**folder_files(Path(problem)), "evaluate.py": hash_of(Path(problem, "evaluate.py"))}
+    return code
+
+
+def resume(
+    run_name: str,
+    runs: str = "runs",
+    plugins: Plugins | None = None,
+    quiet: bool = False,
+    accept_changes: bool = False,
+) -> dict[str, Json]:
+    """Go on with an interrupted or killed run; returns what `coevo show --json` prints.
+
+    Args:
+        run_name: its name, or its folder.
+        runs: where runs are looked for by name.
+        plugins: already loaded ones; loaded from the run's configuration otherwise.
+        quiet: without loggers.
+        accept_changes: go on although something that its results depend on is not as it was when it began.
+
+    Raises:
+        UserError: no such run, another process has it, or it would mix two versions of something.
+        CheckFailedError: the journal was changed, or the weights that it rebuilds are not those it names.
+    """
+    folder = RunFolder.find(run_name, runs)
+    data = folder.config()
+    if plugins is None:
+        allowed(folder)
+        plugins = discovery.load(_extra_files(data))
+    if lacking := not_loaded(folder.info().get("inputs", {}), plugins):
+        raise UserError(f"run {folder.name!r} began with {lacking}")
+    registries = plugins.registries()
+    config = build(data, table_names(registries))
+    if quiet:
+        config = config.model_copy(update={"loggers": ()})
+    validate(config, registries)
+    loggers = make_loggers(config, registries)
+    with folder.lock():
+        folder.journal.repair()
+        history = folder.journal.history()
+        if not history.finished:
+            now = taken(config, plugins, registries)
+            inputs = Inputs(now, _changed(folder, now, registries, accept_changes), accept_changes)
+            with staying(), parts(config, registries) as (task, engine):
+                _drive(config, plugins, registries, loggers, folder, task, engine, history, inputs)
+    return summarize(folder)
+
+
+def _changed(folder: RunFolder, now: Mapping[str, Json], registries: Registries, accept: bool) -> Sequence[str]:
+    """What has changed since the run began, and the user goes on with; the rest of what has is said.
+
+    A run that has no answer yet has nothing to mix, and begins with what is there now.
+    """
+    if not folder.has_rollouts():
+        return ()
+    found = changes(folder.info().get("inputs", {}), now, registries.loggers)
+    settle(folder, found.mixing, accept)
+    for note in found.notes:
+        print(f"coevo: note: {note}", file=sys.stderr)
+    return found.mixing
+
+
+def _extra_files(config: RunConfig | Mapping[str, Json] | None) -> Sequence[str]:
+    return config.plugins if isinstance(config, RunConfig) else plugin_files(config or {})
+
+
+@contextmanager
+def parts(config: RunConfig, registries: Registries) -> Generator[tuple[Task, Engine]]:
+    """Task and engine, started and closed. The task first: its sandbox wants no threads."""
+    with ExitStack() as stack:
+        task = registries.tasks.create(config.task, config.options.get(config.task, {}))
+        _closing(stack, task)
+        # What updaters and models refuse is refused now, not after a sandbox and a model were started.
+        services = RunServices(config.seed, run_path(config))
+        parameters, contexts = make_updaters(config, registries, task.brief(), services)
+        check_needs(config, registries, parameters)
+        check_model(config, registries)
+        check_tokens(config, registries, task)
+        check_first_batch(config, task, (parameters, contexts), services)
+        getattr(task, "start", lambda: None)()
+        if config.loggers and is_terminal(sys.stderr):
+            # Nothing else is shown for the seconds (or minutes, for large models) that this takes.
+            print(
+                f"coevo: starting engine {config.engine!r} with model {config.model!r} …", file=sys.stderr, flush=True
+            )
+        options = config.options.get(config.engine, {})
+        engine = registries.engines.create(config.engine, options, model=config.model, plugins=local_files(config))
+        _closing(stack, engine)
+        yield task, engine
+
+
+def _closing(stack: ExitStack, part: object) -> None:
+    """Close a part in the end; by then the run is on disk, so what fails there changes nothing about it."""
+
+    def end() -> None:
+        try:
+            getattr(part, "close", lambda: None)()
+        except CoevoError as error:
+            print(f"coevo: note: {error}; what was done before is kept", file=sys.stderr)
+
+    stack.callback(end)
+
+
+def _drive(
+    config: RunConfig,
+    plugins: Plugins,
+    registries: Registries,
+    loggers: Loggers,
+    folder: RunFolder,
+    task: Task,
+    engine: Engine,
+    history: History,
+    inputs: Inputs,
+) -> None:
+    with ExitStack() as stack:
+        scorers = ThreadPoolExecutor(max_workers=2 * (os.cpu_count() or 1), thread_name_prefix="score")
+        stack.enter_context(ending(scorers))
+        brief, store = task.brief(), RunStore(folder, task, folder.unbooked(history))
+        services = RunServices(
+            config.seed,
+            folder.path,
+            Budget(config.calls, config.tokens),
+            ledger=history.ledger,
+            adapted=history.adapted,
+            unbooked=store.unbooked,
+        )
+        parameters, contexts = make_updaters(config, registries, brief, services)
+        check_needs(config, registries, parameters, engine)
+        begin(folder, task, engine, history, inputs)
+        if history.states:
+            parameters.load_state_dict(history.states["parameters"])
+            contexts.load_state_dict(history.states["contexts"])
+        planner = make_planner(config, task, engine, (parameters, contexts), services)
+        planner.probed = history.probed
+        wrap = getattr(contexts, "wrap", None)
+        collector = Collector(engine, task, planner.sampling, scorers, wrap, config.rollouts.retries)
+        info = _info(config, folder, task, engine, history)
+        observe = Observers(plugins, loggers, config, folder, engine)
+        loop = Loop(
+            task, brief, engine, parameters, contexts, planner, collector, services, store, observe,
+            config.generations, history.best, history.reports(),
+        )  # fmt: skip
+        with terminating(f"coevo: {_how_to_go_on(store)}"):
+            _run_loop(loop, store, observe, info, history, config.judge_best)
+
+
+def _info(config: RunConfig, folder: RunFolder, task: Task, engine: Engine, history: History) -> RunInfo:
+    brief = task.brief()
+    best, baseline = brief.best_known(), brief.baseline()
+    return RunInfo(
+        name=folder.name,
+        path=str(folder.path),
+        config=config.to_toml_data(),
+        first_generation=history.generation,
+        generations=config.generations,
+        direction=brief.direction,
+        reference=None if best is None else (best.name, best.value),
+        baseline=None if baseline is None else (baseline.name, baseline.value),
+        failure=None if brief.failure == "below" else float(brief.failure),
+        machine=described(engine, task),
+    )
+
+
+def _how_to_go_on(store: RunStore) -> str:
+    return f"interrupted; go on with: coevo resume {store.folder.address}"
+
+
+def _note_failure(store: RunStore, error: BaseException) -> None:
+    # On a full disk there is no room for the note either; the run then counts as interrupted.
+    with suppress(OSError):
+        store.stop("failed", " ".join(str(error).split())[:500])
+
+
+def _judge_best(loop: Loop, store: RunStore) -> None:
+    """Judge the best program of a search on the splits that it was not made for."""
+    if loop.best is None or loop.brief.hole == "none" or hasattr(loop.task, "run"):
+        return
+    rollout = holdout.find(store.folder, loop.best)
+    splits = holdout.judge(loop.task, rollout, wrapped=loop.collector.wrap is not None)
+    lines = [holdout.told(split, verdict) for split, verdict in splits.items()]
+    store.save_best(loop.best, rollout, splits, lines)
+
+
+def _run_loop(
+    loop: Loop, store: RunStore, observe: Observers, info: RunInfo, history: History, judge_best: bool
+) -> None:
+    failure: BaseException | None = None
+    observe("run_started", info=info)
+    try:
+        try:
+            reason = asyncio.run(loop.run(history.generation, history.batch))
+        except asyncio.CancelledError as error:  # an interruption is a KeyboardInterrupt, so this is nobody else's
+            raise PluginError("a plugin cancelled the asyncio task of the run") from error
+        if loop.planner.untrained:
+            print(f"coevo: note: {loop.planner.untrained}", file=sys.stderr)
+        if judge_best:
+            _judge_best(loop, store)
+        store.stop(reason, generation=loop.services.generation, batch=loop.services.batch)
+    except KeyboardInterrupt:
+        store.stop("interrupted")
+        failure = RunInterrupted(_how_to_go_on(store))
+        raise failure from None
+    except OSError as error:
+        failure = RunError(f"writing failed: {error}; mend it, then go on with: coevo resume {store.folder.address}")
+        _note_failure(store, failure)
+        raise failure from error
+    except RunError as error:
+        failure = RunError(f"{error}; go on with: coevo resume {store.folder.address}")
+        _note_failure(store, error)
+        raise failure from error
+    except PluginError as error:
+        failure = error
+        _note_failure(store, error)
+        if store.folder.has_rollouts():
+            again = f"coevo resume {store.folder.address} --accept-changes"
+            failure = PluginError(f"{error}; once that is mended, go on with: {again}")
+        raise failure from error
+    except BaseException as error:
+        failure = error
+        _note_failure(store, error)
+        raise
+    finally:
+        observe("run_finished", info=info, error=failure)

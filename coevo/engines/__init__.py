@@ -1,0 +1,1 @@
+"""What authors of engines share: prompts, thinking, adapted weights and their canary."""

@@ -1,0 +1,1 @@
+"""How parts plug in: hooks, registries, plugins and their contracts, options, consent."""

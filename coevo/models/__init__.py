@@ -1,0 +1,1 @@
+"""Model folders: the catalogue of names, and the export of weights."""

@@ -1,0 +1,1 @@
+"""Seeds, shaping and credit: numpy only, no input and no output."""

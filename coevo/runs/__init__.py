@@ -1,0 +1,1 @@
+"""A run on disk: folder, journal, chunks, and what is derived from them."""

@@ -1,0 +1,1 @@
+"""What surrounds a run: studies, tuning, sizing, doctor, serving, scaffolds, benches."""
