@@ -10,9 +10,8 @@ import sys
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
-from typing import cast
 
+from coevo.app import permission
 from coevo.app.affording import check_first_batch, check_tokens
 from coevo.app.inputs import changes, not_loaded, taken
 from coevo.app.observers import Loggers, Observers, make_loggers
@@ -31,10 +30,9 @@ from coevo.app.parts import (
 )
 from coevo.app.record import Inputs, begin, described, settle
 from coevo.errors import CoevoError, PluginError, RunError, RunInterrupted, UserError
-from coevo.host import consent, discovery
+from coevo.host import discovery
 from coevo.host.config import RunConfig, build, plugin_files
 from coevo.host.discovery import Plugins, Registries
-from coevo.host.hashes import folder_files, hash_of
 from coevo.interfaces import Engine, Task
 from coevo.loop.collector import Collector
 from coevo.loop.evolve import Loop
@@ -43,7 +41,6 @@ from coevo.machine.interrupts import ending, staying, terminating
 from coevo.records import Json
 from coevo.reports import RunInfo
 from coevo.runs import holdout
-from coevo.runs.codec import dumps
 from coevo.runs.folder import RunFolder, check_free
 from coevo.runs.journal import History
 from coevo.runs.store import RunStore
@@ -102,47 +99,8 @@ def _claim(config: RunConfig) -> tuple[RunConfig, RunFolder]:
             if config.name is not None or run_path(config) == path:
                 raise
         else:
-            # Whoever begins a run may go on with it.
-            consent.remember(path, dumps(_named_by(folder)).encode())
+            permission.begun(folder)
             return named, folder
-
-
-def allowed(folder: RunFolder, command: str = "resume") -> None:
-    """Refuse a run that this user did not begin here, unless it is wanted: to go on with it runs what it names.
-
-    Raises:
-        UserError: it is not wanted, or there is nobody to ask.
-    """
-    named = _named_by(folder)
-    if consent.is_known(folder.path, dumps(named).encode()):
-        return  # begun here: whoever edits his own code may go on
-    named["code"] = _code_of(named)
-    places = [*named["plugins"], *([str(named["folder"])] if named["folder"] else [])]
-    told = f" ({', '.join(map(repr, places))})" if places else ""
-    what = f"what config.toml of run {folder.name!r} names{told}"
-    consent.obtain(folder.path, dumps(named).encode(), what, f"coevo {command} {folder.address} {consent.FLAG}")
-
-
-def _named_by(folder: RunFolder) -> dict[str, Json]:
-    """What of a run's configuration may run code or reach other machines; its numbers are free to be edited."""
-    config = folder.config()
-    task, engine = (config.get(str(config.get(part)), {}) for part in ("task", "engine"))
-    return {
-        "plugins": plugin_files(config),
-        "task": config.get("task"),
-        "folder": cast(dict[str, Json], task).get("folder") if isinstance(task, dict) else None,
-        "engine": config.get("engine"),
-        "options": engine,
-    }
-
-
-def _code_of(named: Mapping[str, Json]) -> dict[str, Json]:
-    """The content of the code that a run names, by hashes."""
-    code: dict[str, Json] = {path: hash_of(Path(path)) for path in cast(list[str], named["plugins"])}
-    if isinstance(problem := named["folder"], str):
-        # Of a folder with too many files there are no hashes but this one.
-        code[problem] = {**folder_files(Path(problem)), "evaluate.py": hash_of(Path(problem, "evaluate.py"))}
-    return code
 
 
 def resume(
@@ -168,7 +126,7 @@ def resume(
     folder = RunFolder.find(run_name, runs)
     data = folder.config()
     if plugins is None:
-        allowed(folder)
+        permission.allowed(folder)
         plugins = discovery.load(_extra_files(data))
     if lacking := not_loaded(folder.info().get("inputs", {}), plugins):
         raise UserError(f"run {folder.name!r} began with {lacking}")

@@ -75,8 +75,8 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         quiet: Quiet = False,
     ) -> None:
         """Go on with a run that was interrupted or killed."""
-        from coevo.app.launch import allowed
         from coevo.app.launch import resume as go_on
+        from coevo.app.permission import allowed
         from coevo.host.config import plugin_files
         from coevo.runs.folder import RunFolder
 

@@ -74,7 +74,7 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         runs: Runs = "runs",
     ) -> None:  # fmt: skip
         """Serve what a run has learned as an OpenAI-compatible API, until Ctrl-C."""
-        from coevo.app.launch import allowed
+        from coevo.app.permission import allowed
         from coevo.host.config import plugin_files
         from coevo.runs.folder import RunFolder
         from coevo.tools.serve.where import Where, key_of

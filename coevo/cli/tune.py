@@ -60,7 +60,7 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
 
         Asks the centre and a few members of each sigma the same questions. Nothing is updated or written.
         """
-        from coevo.app.launch import allowed
+        from coevo.app.permission import allowed
         from coevo.tools.tune import conduct, tables
 
         wanted = None if sigmas is None else parse_sigmas(sigmas)

@@ -98,7 +98,12 @@ def obtain(path: Path, content: bytes, what: str, mend: str) -> None:
 
 def _mark(path: Path, content: bytes) -> str:
     place = os.fsencode(path.resolve())
-    return hashlib.sha256(place + b"\0" + hashlib.sha256(content).digest()).hexdigest()
+    return digest(place + b"\0" + hashlib.sha256(content).digest())
+
+
+def digest(content: bytes) -> str:
+    """All of its sha256, in hex: who may choose the content must not find another with the same."""
+    return hashlib.sha256(content).hexdigest()
 
 
 def _folder() -> Path:

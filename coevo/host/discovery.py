@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import difflib
-import importlib.machinery
-import importlib.util
 import inspect
 import os
 import sys
-import types
 import zlib
 from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Sequence
@@ -25,6 +22,7 @@ from coevo.files import check_source
 from coevo.host import consent, contracts, hookspecs
 from coevo.host.faults import told
 from coevo.host.registry import Registry
+from coevo.host.source import Source
 
 if TYPE_CHECKING:
     from coevo.interfaces import ContextUpdater, Engine, ParameterUpdater, Task
@@ -197,7 +195,7 @@ def _local_file(plugins: Plugins, folder: Path, local: Local, named: Sequence[Pa
     if path.resolve() in {file.resolve() for file in named}:
         return [path]
     try:
-        content = path.read_bytes()
+        content = Source.read(path).signature
     except OSError:
         return [path]  # what is wrong with it is said where it is loaded
     if local == "known" and not consent.is_known(path, content) and not consent.trusted():
@@ -211,7 +209,7 @@ def _local_file(plugins: Plugins, folder: Path, local: Local, named: Sequence[Pa
 def wanted_local(folder: Path) -> list[Path]:
     """The plugin file of a folder where the user is known to want it: for other processes of a run."""
     path = folder / LOCAL_PLUGIN
-    return [path] if path.is_file() and consent.is_known(path, path.read_bytes()) else []
+    return [path] if path.is_file() and consent.is_known(path, Source.read(path).signature) else []
 
 
 def entry_points() -> dict[str, tuple[EntryPoint, Distribution]]:
@@ -328,17 +326,6 @@ def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())
 
 
-class _Exactly(importlib.machinery.SourceFileLoader):
-    """Runs what was read, and no bytecode beside it that somebody else may have compiled from something else."""
-
-    def __init__(self, name: str, path: str, content: bytes) -> None:
-        super().__init__(name, path)
-        self._content = content
-
-    def get_code(self, fullname: str) -> types.CodeType:
-        return self.source_to_code(self._content, self.path)
-
-
 def _import_file(path: Path) -> object:
     if path.is_dir():
         raise PluginError(
@@ -358,17 +345,11 @@ def _import_file(path: Path) -> object:
     if known is not None and Path(str(known.__file__)).resolve() != path.resolve():
         # Two files of one name are two modules: what looks a class up by its module finds its own.
         name = f"{name}_{zlib.crc32(os.fsencode(path.resolve())):08x}"
-    content = path.read_bytes()
-    consent.remember(path, content)
-    spec = importlib.util.spec_from_file_location(name, path, loader=_Exactly(name, str(path), content))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        source = Source.read(path)
+        consent.remember(path, source.signature)
+        return source.run(name)
     except CoevoError:
         raise
     except (Exception, SystemExit) as error:
         raise PluginError(f"plugin file {str(path)!r} does not import: {told(error)}") from error
-    return module

@@ -7,11 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeAlias
 
+from coevo.errors import UserError
+
 Hashes: TypeAlias = dict[str, str]
 """Name of a file → hash of its bytes."""
 
 _MOST_FILES = 1000
 _MOST_BYTES = 256 << 20
+_MOST_CONTENTS = 10_000
 _LEFT_OUT = ("__pycache__", "runs")
 
 
@@ -31,6 +34,27 @@ def folder_files(folder: Path, leave: Path | None = None) -> Hashes:
         if len(found) == _MOST_FILES or size > _MOST_BYTES:
             return {}
         found["/".join(parts)] = hash_of(path)
+    return found
+
+
+def contents(folder: Path) -> Hashes:
+    """Name → whole sha256 of every file below a folder, hidden ones too, but for bytecode, which coevo does not read.
+
+    Raises:
+        UserError: they are too many, or too large, to be looked at each time.
+    """
+    found: Hashes = {}
+    size = 0
+    for path in sorted(folder.rglob("*")):
+        if not path.is_file() or (path.parent.name == "__pycache__" and path.suffix == ".pyc"):
+            continue
+        size += path.stat().st_size
+        if len(found) == _MOST_CONTENTS or size > _MOST_BYTES:
+            raise UserError(
+                f"folder {str(folder)!r} holds more than {_MOST_CONTENTS} files or {_MOST_BYTES >> 20} MiB, so that "
+                "coevo cannot tell whether its code has changed; move the code into a folder of its own"
+            )
+        found[path.relative_to(folder).as_posix()] = hashlib.sha256(path.read_bytes()).hexdigest()
     return found
 
 

@@ -51,8 +51,8 @@ class RunFolder:
 
     @property
     def name(self) -> str:
-        """The folder's name."""
-        return self.path.name
+        """The folder's name, also of `.` and `..`."""
+        return self.path.name if self.path.name not in ("", "..") else self.path.resolve().name
 
     @property
     def address(self) -> str:

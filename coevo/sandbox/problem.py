@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -11,6 +9,7 @@ from typing import Protocol, cast
 
 from coevo.errors import UserError
 from coevo.files import check_source
+from coevo.host.source import Source
 
 _FUNCTIONS = ("instances", "solve", "objective")
 _OPTIONAL = ("bound", "work")
@@ -81,17 +80,12 @@ def import_file(file: Path, prefix: str, what: str = "") -> ModuleType:
     """
     check_source(file)
     name = f"{prefix}_{file.resolve().parent.name}"
-    spec = importlib.util.spec_from_file_location(name, file)
-    if spec is None or spec.loader is None:
-        raise UserError(f"{str(file)!r} is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    # `dataclass` and others look a class's module up.
-    sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        return Source.read(file).run(name)
+    except UserError:
+        raise
     except (Exception, SystemExit) as error:
         raise UserError(f"{what}{str(file)!r} cannot be imported: {type(error).__name__}: {error}") from error
-    return module
 
 
 def load_instances(problem: Problem, file: Path, split: str, options: Mapping[str, object]) -> list[object]:

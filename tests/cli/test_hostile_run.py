@@ -264,6 +264,80 @@ def test_code_that_has_changed_needs_the_word_again(coded, coevo):
     assert not marker.exists()
 
 
+def test_a_module_beside_the_code_that_has_changed_needs_the_word_again(coded, coevo):
+    strange, marker = coded
+    (plugin,) = Path(strange).parent.rglob("evil.py")
+    plugin.write_text("import aside_of_evil\n" + plugin.read_text("utf-8"), encoding="utf-8")
+    aside = plugin.parent / "aside_of_evil.py"
+    aside.write_text("x = 1\n", encoding="utf-8")
+    try:
+        assert coevo("resume", strange, "--trust", "--quiet")[0] == 0
+        assert coevo("resume", strange, "--quiet")[0] == 0
+        marker.unlink()
+        aside.write_text("x = 2\n", encoding="utf-8")
+        code, _, said = coevo("resume", strange, "--quiet")
+        assert (code, "has never been run by you" in said, marker.exists()) == (2, True, False)
+    finally:
+        sys.modules.pop("aside_of_evil", None)
+
+
+@pytest.mark.parametrize("name", [".hidden.py", "runs/deep.py", "data.bin"])
+def test_any_file_of_a_strangers_problem_that_has_changed_needs_the_word_again(strange, coevo, tmp_path, name):
+    problem = tmp_path / "problem"
+    shutil.copytree(Path(__file__).parents[2] / "tasks/coevo_heuristics/problems/bpp_online", problem)
+    hidden = problem / name
+    hidden.parent.mkdir(exist_ok=True)
+    hidden.write_text("x = 1\n", encoding="utf-8")
+    hostile.wrong_config(strange, "aim", {"folder": str(problem)})
+    code, _, said = coevo("resume", strange, "--quiet")
+    assert (code, f"runs {str(problem)!r}" in said) == (2, True)
+    assert "has never been run by you" not in coevo("resume", strange, "--quiet", "--trust")[2]
+    assert "has never been run by you" not in coevo("resume", strange, "--quiet")[2]
+    hidden.write_text("x = 2\n", encoding="utf-8")
+    assert "has never been run by you" in coevo("resume", strange, "--quiet")[2]
+
+
+def test_a_folder_of_too_many_files_is_refused_in_a_line(strange, coevo, tmp_path, monkeypatch):
+    from coevo.host import hashes
+
+    monkeypatch.setattr(hashes, "_MOST_CONTENTS", 3)
+    for number in range(4):
+        (tmp_path / "many" / f"{number}.py").parent.mkdir(exist_ok=True)
+        (tmp_path / "many" / f"{number}.py").write_text("")
+    hostile.wrong_config(strange, "aim", {"folder": str(tmp_path / "many")})
+    code, _, said = coevo("resume", strange, "--trust")
+    assert (code, said.count("\n")) == (2, 1)
+    assert "holds more than 3 files" in said
+
+
+@pytest.mark.parametrize("command", ["resume", "serve"])
+@pytest.mark.parametrize("pool", [False, True])
+def test_the_question_names_servers_and_what_is_sent_there(strange, coevo, pool, command):
+    options = {"base_url": "http://me:secret@evil.example/v1", "key_env": "AWS_SECRET"}
+    hostile.wrong_config(strange, "engine", "ray" if pool else "openai")
+    table = {"engine": "openai", "options": options, "address": "evil:6379"} if pool else options
+    hostile.wrong_config(strange, "ray" if pool else "openai", table)
+    code, _, said = coevo(command, strange)
+    assert (code, said.count("\n")) == (2, 1)
+    assert "connects to 'http://evil.example/v1'" in said
+    assert "sends what the environment variable AWS_SECRET holds" in said
+    assert ("connects to 'evil:6379'" in said) == pool
+    assert "secret@" not in said
+
+
+def test_the_key_that_is_sent_by_default_is_named_too(strange, coevo):
+    hostile.wrong_config(strange, "engine", "openai")
+    hostile.wrong_config(strange, "openai", {"base_url": "http://evil.example/v1"})
+    assert "sends what the environment variable OPENAI_API_KEY holds" in coevo("resume", strange)[2]
+
+
+def test_a_run_is_called_by_its_name_from_inside_too(strange, coevo, monkeypatch):
+    monkeypatch.chdir(strange)
+    assert "of run 'strange' names" in coevo("resume", ".")[2]
+    monkeypatch.chdir(strange / "rollouts")
+    assert "of run 'strange' names" in coevo("resume", "..")[2]
+
+
 def test_who_began_a_run_may_edit_its_numbers_and_go_on(coevo, small):
     assert coevo("run", *small, "--generations", "1", "--name", "a", "--quiet")[0] == 0
     hostile.wrong_config(Path("runs/a"), "judge_best", False)
