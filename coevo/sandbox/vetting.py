@@ -5,14 +5,16 @@ A source is *vetted* where it has no means for any of that, because of what it m
 
 - **No text.** Names of attributes, formats, types of structured arrays: all of them begin with a text. A text may
   stand as a docstring, in an exception that is raised, as one of a few words that say how to sort, or under a name that
-  is never read.
+  is never read. No function collects arguments by name, neither `dict` nor one of its own: names are texts.
+- **No place for a text** that `solve` itself gives: a function is called with as many arguments as come before that
+  which says a type, an order or where to write (`coevo.sandbox.allowances`), and a type stands there by its name.
 - **No function as a value.** A function of numpy, of Python or of its own is called where it is named, and can neither
   be kept nor handed on; but for a `lambda` as the `key` of a sort.
 - **No attribute but a few.** `shape`, `size`, `ndim`, `T`, constants of numpy and math; and methods, where they are
   called, of arrays, lists, dictionaries and sets.
-- **Listed names alone.** Functions that compute (`coevo.sandbox.allowances`), with no keyword beyond `axis` and the
-  like: none that leaves memory as it was (`np.empty`, `where`, `out`), or whose state `solve` shares (`np.random`,
-  `np.seterr`). A type for an array is `float`, `int`, `bool` or one of numpy's, by its name.
+- **Listed names alone.** Functions that compute, with no keyword beyond `axis` and the like: none that leaves memory as
+  it was (`np.empty`, `where`, `out`), or whose state `solve` shares (`np.random`, `np.seterr`). A type for an array is
+  `float`, `int`, `bool` or one of numpy's, and is no value otherwise.
 - No class, decorator, generator function, `with`, `match`, no name with two underscores in front.
 
 So its values are numbers, arrays of them, and containers. Modules are stand-ins that hold the listed functions. What it
@@ -26,7 +28,7 @@ import ast
 import builtins
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -38,9 +40,12 @@ from coevo.sandbox.allowances import (
     EXCEPTIONS,
     ITERTOOLS,
     KEYWORDS,
+    MANY,
     MATH,
     METHODS,
+    NAMED,
     NUMPY,
+    TYPED,
     TYPES,
     VALUES,
     WORDS,
@@ -71,7 +76,6 @@ _MODULES: Mapping[str, SimpleNamespace] = {
     "math": SimpleNamespace(**{name: getattr(math, name) for name in (*MATH, *CONSTANTS) if hasattr(math, name)}),
     "itertools": SimpleNamespace(**{name: getattr(itertools, name) for name in ITERTOOLS}),
 }
-_CALLED = frozenset([*METHODS, *TYPES, "norm", *(name for module in _MODULES.values() for name in vars(module))])
 _STAND_INS = "__modules"
 
 
@@ -109,9 +113,9 @@ class _Vetting:
 
     def __init__(self, tree: ast.Module) -> None:
         self._typing: set[str] = set()
-        self._modules: set[str] = set()
+        self._modules: dict[str, str] = {}
         self._functions: set[str] = set()
-        self._imported: set[str] = set()
+        self._imported: dict[str, tuple[str, str]] = {}
         self._values: set[str] = set()
         self._unread: set[str] = set()
         self._allowed: set[int] = set()
@@ -139,7 +143,7 @@ class _Vetting:
         match node:
             case ast.Import(names=names):
                 _demand(all(alias.name in _MODULES for alias in names))
-                self._modules |= {alias.asname or alias.name for alias in names}
+                self._modules |= {alias.asname or alias.name: alias.name for alias in names}
             case ast.ImportFrom(module="typing" | "collections.abc", level=0, names=names):
                 _demand(all(alias.name in _TYPING and alias.asname is None for alias in names))
                 self._typing |= {alias.name for alias in names}
@@ -148,9 +152,11 @@ class _Vetting:
             case ast.ImportFrom(module=module, level=0, names=names):
                 known = vars(_MODULES.get(module or "", SimpleNamespace()))
                 _demand(all(callable(known.get(alias.name)) for alias in names))
-                self._imported |= {alias.asname or alias.name for alias in names}
+                self._imported |= {alias.asname or alias.name: (str(module), alias.name) for alias in names}
             case ast.ImportFrom():
                 raise _NotVettedError
+            case ast.arguments(kwarg=ast.arg()):
+                raise _NotVettedError  # names would become texts
             case ast.FunctionDef():
                 _demand(not node.decorator_list)
                 self._functions.add(node.name)
@@ -192,33 +198,68 @@ class _Vetting:
 
     def _call(self, node: ast.Call) -> None:
         function = node.func
+        self._allowed.add(id(function))
         match function:
+            case ast.Name(id=name) if name in self._functions:
+                return
+            case ast.Name(id=name) if name in self._imported:
+                self._call_listed(node, *self._imported[name])
             case ast.Name(id=name):
-                _demand(name in self._functions or name in self._imported or name in BUILTINS)
+                _demand(name in BUILTINS)
+                self._call_listed(node, "", name)
+            case ast.Attribute(value=ast.Name(id=of), attr=name) if of in self._modules:
+                self._call_listed(node, self._modules[of], name)
+            case ast.Attribute(value=ast.Attribute(value=ast.Name(id=of), attr="linalg"), attr="norm"):
+                self._call_listed(node, self._modules.get(of, ""), "norm")
+            case ast.Attribute(attr="astype"):
+                _demand(len(node.args) == 1 and self._is_type(node.args[0]) and not node.keywords)
+                self._allowed.add(id(node.args[0]))
             case ast.Attribute(attr=name):
-                _demand(name in _CALLED or name == "astype")
+                _demand(name in METHODS)
+                self._arguments(node, METHODS[name], typed=False)
+                self._keywords(node, NAMED.get(name, ()))
             case _:
                 raise _NotVettedError
-        self._allowed.add(id(function))
-        types = [argument for argument in node.args if self._is_type(argument)]
-        if isinstance(function, ast.Attribute) and function.attr == "astype":
-            _demand(len(node.args) == len(types) == 1 and not node.keywords)
-        own = isinstance(function, ast.Name) and function.id in self._functions
+
+    def _call_listed(self, node: ast.Call, module: str, name: str) -> None:
+        """Look at the arguments of a function of Python or of a module."""
+        match module:
+            case "numpy" if name in NUMPY:
+                self._arguments(node, NUMPY[name], typed=name in TYPED)
+                self._keywords(node, (*KEYWORDS, *WORDS, "dtype"))
+            case "numpy":
+                _demand(name in TYPES or name == "norm")
+                self._arguments(node, 1 if name in TYPES else 3, typed=False)
+                self._keywords(node, KEYWORDS)
+            case "":
+                _demand(name in BUILTINS)
+                self._keywords(node, NAMED.get(name, ()))
+            case _:
+                _demand(name in (MATH if module == "math" else ITERTOOLS))
+                self._keywords(node, ("start",))
+
+    def _arguments(self, node: ast.Call, most: int, typed: bool) -> None:
+        """Refuse arguments by position beyond `most`, but for a type where one comes next."""
+        _demand(most == MANY or not any(isinstance(argument, ast.Starred) for argument in node.args))
+        for argument in node.args[most:]:
+            _demand(typed and argument is node.args[most] and self._is_type(argument))
+            self._allowed.add(id(argument))
+
+    def _keywords(self, node: ast.Call, known: Collection[str]) -> None:
         for keyword in node.keywords:
-            if own:
-                _demand(keyword.arg is not None)
-            elif keyword.arg == "dtype":
-                _demand(self._is_type(keyword.value))
-                types.append(keyword.value)
-            elif keyword.arg == "key" and isinstance(keyword.value, ast.Lambda):
-                self._allowed.add(id(keyword.value))
-            elif keyword.arg in WORDS and isinstance(keyword.value, ast.Constant):
-                _demand(keyword.value.value in WORDS[keyword.arg])
-                self._allowed.add(id(keyword.value))
-            else:
-                _demand(keyword.arg in KEYWORDS)
-        if not own:
-            self._allowed |= {id(kind) for kind in types}
+            _demand(keyword.arg in known)
+            match keyword:
+                case ast.keyword(arg="dtype"):
+                    _demand(self._is_type(keyword.value))
+                    self._allowed.add(id(keyword.value))
+                case ast.keyword(arg="key"):
+                    _demand(isinstance(keyword.value, ast.Lambda))
+                    self._allowed.add(id(keyword.value))
+                case ast.keyword(arg="kind" | "side" as word, value=ast.Constant(value=value)):
+                    _demand(value in WORDS[word])
+                    self._allowed.add(id(keyword.value))
+                case _:
+                    _demand(keyword.arg not in WORDS)
 
     def _is_type(self, node: ast.expr) -> bool:
         match node:

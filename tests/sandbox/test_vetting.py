@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from coevo.sandbox import Sandbox
+from coevo.sandbox.allowances import NUMPY, TYPED
 from coevo.sandbox.vetting import namespace, vetted
 from tests.sandbox_limits import AMPLE
 
@@ -57,6 +59,22 @@ REACHING = {
     "random numbers of numpy": "import numpy as np\ndef f(n): return np.random.rand()",
     "random numbers": "import random\ndef f(n): return random.random()",
     "a file": "def f(n): return open('x')",
+    "a text by a keyword of dict": "def f(n): return list(dict(axis=n))[0]",
+    "a text by a keyword of update": "def f(n):\n    d = {}\n    d.update(axis=n)\n    return list(d)[0]",
+    "a text by a keyword of its own function": "def g(**k): return list(k)\ndef f(n): return g(object=n)[0]",
+    "a text by a keyword of its own lambda": "def f(n): return sorted([1], key=lambda x, **k: x)",
+    "a function that is kept": "def f(n): return dict(key=lambda x: x)",
+    "a type that is kept": "def f(n): return {}.get(1, int)",
+    "a type in a list": "import numpy as np\ndef f(n):\n    a = []\n    a.append(np.float64)\n    return a[0].real",
+    "a type in an array": "import numpy as np\ndef f(n): return np.append(n, int)",
+    "a text as a type": "import numpy as np\ndef f(n): return np.zeros(3, n)",
+    "a text as a type, imported": "from numpy import zeros as z\ndef f(n): return z(3, n)",
+    "a text as a type of a method": "def f(n): return n.sum(0, n)",
+    "a text as an order": "def f(n): return n.copy(n)",
+    "arguments by a star": "import numpy as np\ndef f(n): return np.zeros(*n)",
+    "memory to write to": "import numpy as np\ndef f(n): return np.add(n, n, n)",
+    "where to write": "import numpy as np\ndef f(n): return np.sum(n, 0, None, None, False)",
+    "a function of numpy as a method": "def f(n): return n.zeros(1)",
     "code of its own": "def f(n): return eval('1')",
     "code by exec": "exec('x = 1')\ndef f(n): return 1",
     "the collector": "import gc\ndef f(n): return gc.get_objects()",
@@ -147,7 +165,7 @@ SOURCES = {
     "a docstring and a mark": '"""Words."""\nHOLE = \'expression\'\ndef f(n):\n    """More."""\n    return n',
     "a number beyond floats": "def f(n): return 10 ** 400",
     "a deep expression": "def f(n): return " + "-" * 40 + "n",
-    "own functions with names": "def g(x, *, by=2, **more): return x * by + len(more)\ndef f(n): return g(n, by=3)",
+    "own functions with names": "def g(x, *more, by=2): return x * by + len(more)\ndef f(n): return g(n, by=3)",
     "infinities by a word": "def f(n): return min(float('inf'), n)",
     "stars": "def g(*x): return sum(x)\ndef f(n):\n    a, *b = [1, 2, n]\n    return g(*b, a)",
 }
@@ -169,6 +187,21 @@ def objective(solution, instance):
 @pytest.mark.parametrize("name", REACHING)
 def test_a_source_that_could_reach_something_is_not_vetted(name: str) -> None:
     assert vetted(REACHING[name].encode(errors="surrogatepass")) is None
+
+
+@pytest.mark.parametrize("name", NUMPY)
+def test_no_argument_by_position_is_a_type_an_order_or_memory(name: str) -> None:
+    function = getattr(np, name, np.sum)
+    if isinstance(function, np.ufunc):
+        assert function.nin == NUMPY[name]
+        return
+    kept: list[str] = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.KEYWORD_ONLY):
+            break
+        kept.append(parameter.name)
+    assert not {"dtype", "out", "where", "order", "casting", "subok", "like", "device", "mode"} & {*kept[: NUMPY[name]]}
+    assert (kept[NUMPY[name] : NUMPY[name] + 1] == ["dtype"]) == (name in TYPED)
 
 
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: f"{path.parent.name}/{path.stem}")
