@@ -42,14 +42,14 @@ def gpus() -> list[Gpu]:
 def parse(text: str) -> list[Gpu]:
     """The tool's lines `name, MiB, driver`; a line of another form is no device that can be used."""
     rows = [[part.strip() for part in line.split(",")] for line in text.splitlines()]
-    return [Gpu(row[0], int(row[1]) * MIB, row[2]) for row in rows if len(row) == 3 and row[1].isdigit()]
+    return [Gpu(row[0], int(row[1]) * MIB, row[2]) for row in rows if len(row) == 3 and row[1].isdecimal()]
 
 
 def host_memory() -> int:
     """Bytes of main memory that this process may use: the machine's, or its control group's where that is less."""
     whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limits = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-    told = [text for path in limits if (text := _text(path)).isdigit()]
+    told = [text for path in limits if (text := _text(path)).isdecimal()]
     return min([whole, *(int(text) for text in told)])
 
 

@@ -13,10 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
-from typing import ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
+
+from coevo.text import printable
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,9 @@ def page(title: str, sections: Sequence[Section], *, subtitle: str = "", badge: 
         subtitle: a line below the title.
         badge: a word beside the title, such as the status of a run.
     """
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_visible
+    )
     environment.filters["drawn"] = Markup
     source = files("coevo.report").joinpath("report.html.j2").read_text(encoding="utf-8")
     return environment.from_string(source).render(
@@ -119,3 +123,8 @@ def _version() -> str:
         return version("coevo")
     except PackageNotFoundError:
         return ""
+
+
+def _visible(value: Any) -> Any:
+    """Texts of a model or a stranger with what acts on a reader's terminal, or turns a line round, as escapes."""
+    return printable(value) if type(value) is str else value

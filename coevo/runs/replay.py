@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -128,7 +129,11 @@ def base_of(folder: RunFolder) -> Path:
     from coevo.models.catalogue import resolve
 
     base = Path(str(folder.info().get("engine", {}).get("base", "")))
-    return base if base.name and base.is_dir() else Path(resolve(str(folder.config().get("model", ""))))
+    # A stranger's may be too long for a path, or hold what no path can.
+    with suppress(OSError, ValueError):
+        if base.name and base.is_dir():
+            return base
+    return Path(resolve(str(folder.config().get("model", ""))))
 
 
 def replay(folder: RunFolder, master: Any, lines: Sequence[Mapping[str, Json]]) -> Iterator[Verified]:
@@ -145,7 +150,10 @@ def replay(folder: RunFolder, master: Any, lines: Sequence[Mapping[str, Json]]) 
         update = update_of(line)
         terms = 0
         if isinstance(update, SeedsUpdate) and update.terms:
-            master.apply(update.terms)
+            try:
+                master.apply(update.terms)
+            except ValueError as error:
+                raise CheckFailedError(f"{label(line)}: {error}") from None
             digest, terms = master.digest(), len(update.terms)
         elif update is not None and not isinstance(update, SeedsUpdate):
             raise UserError(

@@ -28,7 +28,7 @@ from coevo.weights.digest import digest_of
 from coevo.weights.dtypes import DType, Float32s, Stored, held_as
 from coevo.weights.sample import Sample, gather, sample_of
 from coevo.weights.selection import Selection, TensorSpec
-from coevo.weights.stored import open_checkpoint, open_file, shortened, write_file
+from coevo.weights.stored import StoredTensor, open_checkpoint, open_file, shortened, write_file
 
 
 class Master:
@@ -65,13 +65,15 @@ class Master:
                 or if there is not enough room.
         """
         self.selection = selection
+        stored = open_checkpoint(source_folder)
+        memory.check_held(selection, stored)
         _, self.nbytes = memory.layout(selection)
         partial = None if share_as is None else share_as.with_name(f".{share_as.name}.{os.getpid()}.partial")
         try:
             self._memory = memory.reserve(self.nbytes, where, scratch, partial)
             self._memory[: len(memory.mark(selection))] = memory.mark(selection)
             self._index()
-            self._load(source_folder)
+            self._load(stored)
             if partial is not None and share_as is not None:
                 partial.replace(share_as)
         finally:
@@ -111,9 +113,7 @@ class Master:
         self._views = memory.views(self._memory, self.selection)
         self._sample: Sample | None = None
 
-    def _load(self, folder: Path) -> None:
-        stored = open_checkpoint(folder)
-
+    def _load(self, stored: Mapping[str, StoredTensor]) -> None:
         def load(spec: TensorSpec) -> None:
             memory.load_exactly(self._views[spec.name], spec, stored)
 

@@ -82,16 +82,27 @@ def _allocate(file: IO[bytes], size: int) -> None:
     file.truncate(size)
 
 
+def check_held(selection: Selection, stored: Mapping[str, StoredTensor]) -> None:
+    """Refuse a selection of other tensors than the checkpoint has, before there is memory for them.
+
+    Raises:
+        UserError: the checkpoint lacks one, or has it in another shape.
+    """
+    for spec in selection.tensors:
+        found = stored.get(spec.name)
+        if found is None or found.shape != spec.shape:
+            raise UserError(
+                f"the checkpoint does not hold {spec.name[:200]!r} of shape {str(spec.shape)[:60]}; was it changed?"
+            )
+
+
 def load_exactly(view: Float32s, spec: TensorSpec, stored: Mapping[str, StoredTensor]) -> None:
     """Fills the view (spec.shape) with what the checkpoint stores; widening to fp32 is exact.
 
     Raises:
-        UserError: If the checkpoint lacks the tensor, stores its aliases different, or holds NaN in it.
+        UserError: If the checkpoint stores its aliases different, or holds NaN in it.
     """
-    found = stored.get(spec.name)
-    if found is None or found.shape != spec.shape:
-        raise UserError(f"the checkpoint does not hold {spec.name!r} of shape {spec.shape}; was it changed?")
-    raw = found.read()
+    raw = stored[spec.name].read()
     for alias in spec.aliases:
         if alias in stored and not np.array_equal(_bits(stored[alias].read()), _bits(raw)):
             raise UserError(

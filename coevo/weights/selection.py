@@ -128,7 +128,7 @@ class Selection:
             ]
             return cls(tuple(tensors), tuple((str(name), str(reason)) for name, reason in left_out))
         except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"not a selection: {error!r}") from error
+            raise ValueError(f"not a selection: {repr(error)[:200]}") from error
 
 
 def select(folder: Path, loaded: Mapping[str, LoadedTensor] | None = None) -> Selection:

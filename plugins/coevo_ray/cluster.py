@@ -188,7 +188,7 @@ def _knock(address: str) -> None:
     if address == "auto":
         return
     host, _, port = address.rpartition(":")
-    if "://" in address or not host or not port.isdigit():
+    if "://" in address or not host or not port.isdecimal():
         raise UserError(
             f"ray.address got {address!r}: expected 'auto' or HOST:PORT of a cluster that this machine is part of"
         )

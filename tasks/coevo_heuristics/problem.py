@@ -125,6 +125,9 @@ class ProblemTable(_Strict):
 
     @pydantic.model_validator(mode="after")
     def _hangs_together(self) -> ProblemTable:
+        # Runs and files are called after it.
+        if not re.fullmatch(r"\w[\w.-]{0,99}", self.name):
+            raise ValueError(f"name {self.name[:60]!r} is none: it should be of letters, digits, '_', '-' and '.'")
         if not _is_name(self.entry):
             raise ValueError(f"entry {self.entry!r} is no name of a function")
         if "train" not in self.splits:

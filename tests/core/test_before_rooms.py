@@ -57,3 +57,36 @@ def test_a_run_that_was_killed_then_goes_on_to_the_digests_of_one_that_was_not(p
     # Plugins have other files now, and what they compute is the same.
     assert main(["resume", "saved/cut", "--quiet", "--accept-changes"]) == 0, capsys.readouterr().err
     assert digests(place / "saved/cut/journal.jsonl") == digests(place / "whole.jsonl")
+
+
+HUGE = ([2**40], [2**62], [3, 0, 2**62], [-1], "x" * 100_000, "a\0b", 2**80, 1e308, None, {}, True)
+
+
+def leaves(value, path=()):
+    """Where something is in run.json that is no table, and the lists themselves."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from leaves(inner, (*path, key))
+        return
+    yield path
+    if isinstance(value, list):
+        for number, inner in enumerate(value[:1]):
+            yield from leaves(inner, (*path, number))
+
+
+@pytest.mark.parametrize("value", HUGE, ids=lambda v: repr(v)[:12])
+def test_whatever_a_strangers_run_says_of_its_weights_is_one_line(place, capsys, value):
+    file = place / "saved/letters/run.json"
+    good = file.read_text("utf-8")
+    for path in leaves(json.loads(good)["engine"]):
+        info = json.loads(good)
+        inner = info["engine"]
+        for key in path[:-1]:
+            inner = inner[key]
+        inner[path[-1]] = value
+        file.write_text(json.dumps(info), "utf-8")
+        for command in (["replay", "saved/letters"], ["export", "saved/letters", "--out", "out"]):
+            shutil.rmtree("out", ignore_errors=True)
+            code, said = main(command), capsys.readouterr().err
+            assert code in (0, 1, 2), path
+            assert code == 0 or (said.count("\n") == 1 and len(said) < 1000), (path, said[:300])

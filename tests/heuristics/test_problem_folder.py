@@ -106,6 +106,7 @@ BREAKAGES = [
     ('train = "train"', 'train = "test50"', "[splits] has 'test50' as 'test' and as 'train', which a search may see"),
     ('validation = "validation50"', 'validation = "test50"', "has 'test50' as 'test' and as 'validation', which a sea"),
     ('entry = "select_next_node"', 'entry = "select_node"', "expected one of the entry, 'def select_node(…):'"),
+    ('name = "tsp_construct"', 'name = "../../x"', "name '../../x' is none"),
     ('entry = "select_next_node"', 'entry = "a b"', "no name of a function"),
     ('entry = "select_next_node"', 'entry = "lambda"', "entry 'lambda' is no name of a function"),
     ('signature = "score ="', 'signature = "score"', "expected what is assigned to, such as 'score ='"),

@@ -30,6 +30,13 @@ def test_nothing_of_a_run_becomes_markup():
     assert "{{ 7 * 7 }}" in evil.text
 
 
+def test_nothing_of_a_run_acts_on_a_terminal_or_turns_a_line_round():
+    acts = "a\x1b[2Jb\u202ec"
+    text = page(acts, [Section(acts, every_block(acts))], subtitle=acts, badge=acts)
+    assert not set("\x1b\u202e") & set(text)
+    assert text.count(r"a\x1b[2Jb\u202ec") > 10
+
+
 def test_a_code_is_shown_as_it_is():
     code = "\n\n  def f():\n\treturn '<b>'\n"
     text = page("t", [Section("s", [Code("f.py", code)])])
