@@ -1,6 +1,7 @@
 """coevo: let an LLM agent improve in its weights and in its context at once.
 
-`coevo.run(config)` does what `coevo run` does. Plugins need `hookimpl`, the records and the Protocols.
+`coevo.run`, `resume`, `replay` and `export` do what the commands of these names do, and `coevo.load` reads a run.
+Plugins need `hookimpl`, the records and the Protocols.
 """
 
 from __future__ import annotations
@@ -41,8 +42,9 @@ from coevo.records import (
 from coevo.reports import BatchReport, GenerationReport, RunInfo
 
 if TYPE_CHECKING:
-    from coevo.app.launch import run
+    from coevo.app.launch import resume, run
     from coevo.app.parts import check_engine, make_engine
+    from coevo.app.saved import Run, export, load, replay
 
 __all__ = [
     "Batch",
@@ -67,6 +69,7 @@ __all__ = [
     "Reference",
     "Request",
     "Rollout",
+    "Run",
     "RunError",
     "RunInfo",
     "Sampling",
@@ -78,20 +81,27 @@ __all__ = [
     "Trajectory",
     "UserError",
     "check_engine",
+    "export",
     "hookimpl",
+    "load",
     "make_engine",
+    "replay",
+    "resume",
     "run",
 ]
 
 
+_LAZY = {
+    **dict.fromkeys(("resume", "run"), "launch"),
+    **dict.fromkeys(("check_engine", "make_engine"), "parts"),
+    **dict.fromkeys(("Run", "export", "load", "replay"), "saved"),
+}
+
+
 def __getattr__(name: str) -> object:
     # These pull in the whole application; a plugin that imports coevo for its records should not pay that.
-    if name == "run":
-        from coevo.app.launch import run
+    if name in _LAZY:
+        import importlib
 
-        return run
-    if name in ("check_engine", "make_engine"):
-        from coevo.app import parts as assembly
-
-        return getattr(assembly, name)
+        return getattr(importlib.import_module(f"coevo.app.{_LAZY[name]}"), name)
     raise AttributeError(f"module 'coevo' has no attribute {name!r}")

@@ -39,8 +39,8 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
     @app.command()
     def replay(run: Run, runs: Runs = "runs", as_json: AsJson = False, at: At = "last") -> None:
         """Rebuild the weights from base and journal, and check every digest on the way."""
-        from coevo.cli.weights import silent, verified
         from coevo.runs.folder import RunFolder
+        from coevo.runs.rebuild import silent, verified
 
         folder = RunFolder.find(run, runs)
         try:
@@ -66,8 +66,8 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         as_json: AsJson = False,
     ) -> None:
         """Write the weights of a run as a model folder that transformers loads."""
-        from coevo.cli.weights import export_run
         from coevo.runs.folder import RunFolder
+        from coevo.runs.rebuild import export_run
 
         written = export_run(RunFolder.find(run, runs), out, dtype, at)
         if as_json:

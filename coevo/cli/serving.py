@@ -102,7 +102,7 @@ def serve_run(
         CheckFailedError: the rebuilt weights are not those of the journal.
         RunError: vLLM's server did not start, or ended.
     """
-    from coevo.cli.weights import started
+    from coevo.runs.rebuild import started
     from coevo.runs.replay import cut, position
     from coevo.tools.serve.learned import learned
 
@@ -282,9 +282,9 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def _exported(folder: RunFolder, digest: str, at: str) -> tuple[Path, str | None]:
     """The weights as the run's engine served them, as a model folder of the cache, and their dtype."""
-    from coevo.cli.weights import export_run
     from coevo.models.catalogue import cache_folder
     from coevo.models.export import NOTE
+    from coevo.runs.rebuild import export_run
     from coevo.weights.dtypes import DTYPES
 
     kept = folder.info().get("engine", {}).get("dtype")

@@ -191,7 +191,7 @@ def test_an_argument_that_is_no_text_is_named(coevo):
 
 def test_export_below_a_file_is_refused_before_the_weights_are_rebuilt(coevo, small, monkeypatch):
     coevo("run", *small, "--generations", "1", "--name", "a", "--quiet")
-    monkeypatch.setattr("coevo.cli.weights.master_of", _started)
+    monkeypatch.setattr("coevo.runs.rebuild.master_of", _started)
     code, out, said = coevo("export", "a", "--out", "FILE/x")
     assert (code, out) == (2, "")
     assert said == f"coevo: cannot export to 'FILE/x': it cannot be made: {str(Path('FILE').absolute())!r} is a file\n"

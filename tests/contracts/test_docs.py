@@ -20,6 +20,7 @@ from coevo.host import discovery
 from coevo.host.config import FIELDS, RolloutConfig, SamplingConfig
 from coevo.sandbox import Evaluator
 from coevo_heuristics import from_folder
+from tests.cli import checkpoint_engine
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
@@ -223,7 +224,7 @@ def test_the_best_heuristic_is_used_as_the_tutorial_does(tmp_path, monkeypatch):
 def test_rollouts_are_read_as_the_tutorial_does():
     options = {"task": "aim", "engine": "numbers", "context": "none", "param": "none", "generations": 2}
     coevo.run({"plugins": [FAKES], "loggers": [], "name": "first", **options})
-    (code,) = (b for b in blocks(page("tutorial.md"), "python") if "zstandard" in b)
+    (code,) = (b for b in blocks(page("tutorial.md"), "python") if "coevo.load" in b)
     # These rollouts have no message; the task's own have, which the heuristics' tests see to.
     lines = printed(code.replace('["message"]', '.get("message", "")')).splitlines()
     assert len(lines) == 6
@@ -240,6 +241,26 @@ def test_the_sizes_that_the_tutorial_names_are_the_defaults():
     assert f"every other batch. Default {eoh['population']}." in text
     whole = 2 * (es["population"] * es["answers"] + eoh["population"])
     assert f"a generation has {whole} answers" in text
+
+
+# docs/python.md
+
+
+def test_a_run_is_started_read_replayed_and_exported_from_python(tmp_path):
+    start, read, rebuild = blocks(page("python.md"), "python")
+    base = checkpoint_engine.save_checkpoint(tmp_path / "base")
+    fakes = f'"plugins": [{FAKES!r}, {checkpoint_engine.__file__!r}], "engine": "checkpoint", "model": {str(base)!r}'
+    made = printed(start.replace('"tsp_construct"', '"aim"').replace('"eoh"', f'"fixed", {fakes}, "loggers": []'))
+    assert re.fullmatch(r"(run first: .*\n(.*\n)*)?finished [\d.]+\n", made), made
+    first, *lines = printed(read).splitlines()
+    assert re.fullmatch(r"\d+ [\d.]+", first)
+    assert len(lines) == sum(1 for _ in coevo.load("first").rollouts())
+    assert len(lines) < sum(1 for _ in coevo.load("runs/first").rollouts(probes=True))
+    digest = printed(rebuild).strip()
+    assert digest == coevo.load("first").summary["weights_digest"] == coevo.resume("first")["weights_digest"]
+    assert Path("exported/model.safetensors").is_file()
+    with pytest.raises(coevo.UserError, match="no run named 'fist' in 'runs'; did you mean 'first'"):
+        coevo.load("fist")
 
 
 # docs/sandbox.md

@@ -1,4 +1,4 @@
-"""What `coevo replay` and `coevo export` do: weights from base and journal, without torch."""
+"""Weights of a run from base and journal, without torch: what `coevo replay` and `coevo export` do."""
 
 from __future__ import annotations
 
