@@ -180,10 +180,12 @@ def _load(extra_files: Iterable[str | Path], folder: Path | None, local: Local) 
         if not wanted or name in wanted:
             _load_entry_point(plugins, name, point, distribution)
     named = [Path(f) for f in extra_files]
-    files = [*_local_file(plugins, folder or Path.cwd(), local, named), *named]
+    found = _local_file(plugins, folder or Path.cwd(), local, named)
+    asked = {path.resolve() for path in found} - {path.resolve() for path in named}
+    files = [*found, *named]
     for path in {path.resolve(): path for path in files}.values():
         name = path.stem if manager.get_plugin(path.stem) is None else str(path)
-        _register(plugins, name, _import_file(path), str(path))
+        _register(plugins, name, _import_file(path, path.resolve() in asked), str(path))
     return plugins
 
 
@@ -326,7 +328,8 @@ def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())
 
 
-def _import_file(path: Path) -> object:
+def _import_file(path: Path, asked: bool = False) -> object:
+    """Import a plugin file; what the user was asked about is imported only as it was then."""
     if path.is_dir():
         raise PluginError(
             f"plugin {str(path)!r} is a folder; --plugin takes a Python file that implements hooks, such as "
@@ -347,6 +350,8 @@ def _import_file(path: Path) -> object:
         name = f"{name}_{zlib.crc32(os.fsencode(path.resolve())):08x}"
     try:
         source = Source.read(path)
+        if asked and not consent.is_known(path, source.signature):
+            raise PluginError(f"plugin file {str(path)!r} has changed since it was agreed to; start again")
         consent.remember(path, source.signature)
         return source.run(name)
     except CoevoError:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from coevo.errors import UserError
-from coevo.host import source
+from coevo.errors import PluginError, UserError
+from coevo.host import consent, discovery, source
 from coevo.host.source import Source
 from coevo.sandbox.problem import import_file
 
@@ -119,3 +119,17 @@ def test_the_module_of_the_command_runs_nothing_of_the_working_folder(tmp_path):
         [sys.executable, "-m", "coevo", "--help"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_was_agreed_to_is_what_is_run(tmp_path, monkeypatch):
+    file = write(tmp_path / discovery.LOCAL_PLUGIN, "x = 1\n")
+    monkeypatch.setenv("COEVO_TRUST", "1")
+    obtain = consent.obtain
+
+    def swapped(*arguments):
+        obtain(*arguments)
+        file.write_text("raise SystemExit('swapped')\n", "utf-8")
+
+    monkeypatch.setattr(consent, "obtain", swapped)
+    with pytest.raises(PluginError, match="has changed since it was agreed to"):
+        discovery.load(folder=tmp_path)
