@@ -164,16 +164,18 @@ class _Faults:
         if error is None or isinstance(error, (CoevoError, *self._rule.passes)):
             return
         if not isinstance(error, Exception):
-            if not (isinstance(error, SystemExit) or self._cancels(error)):
+            # A coroutine that is closed is told so by GeneratorExit; a task that is cancelled, by CancelledError.
+            closes = isinstance(error, GeneratorExit) and self._rule.is_async
+            if closes or isinstance(error, KeyboardInterrupt):
+                return
+            if isinstance(error, asyncio.CancelledError) and not self._cancels():
                 return
             if Exception in self._rule.passes:
                 raise RuntimeError(message(error)) from error
         turned = self._rule.turn(error, self._arguments) if isinstance(error, Exception) else None
         raise (turned or PluginError)(f"{self._who} raised {told(error)}") from error
 
-    def _cancels(self, error: BaseException) -> bool:
-        """Whether it is a `CancelledError` that nobody sent: whoever waits for what raised it would wait for ever."""
-        if not isinstance(error, asyncio.CancelledError):
-            return False
+    def _cancels(self) -> bool:
+        """Whether nobody sent this `CancelledError`: whoever waits for what raised it would wait for ever."""
         task = asyncio.current_task() if self._rule.is_async else None
         return task is None or not task.cancelling()

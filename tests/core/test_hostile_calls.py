@@ -1,6 +1,7 @@
 """What a plugin raises, cancels, forges or asks in ways that nobody would think of hangs nothing and is one line."""
 
 import asyncio
+import shutil
 from dataclasses import replace
 
 import fakes
@@ -59,6 +60,28 @@ def test_a_judge_may_raise_what_no_future_holds_and_what_has_no_text(error):
     kind = type(error).__name__
     with pytest.raises(RunError, match=rf"every rollout of the batch failed with 'judge_error': .*{kind}"):
         start(episode(result=raises(error)))
+
+
+class Unusual(BaseException):
+    """No `Exception`, so that `except Exception` lets it through."""
+
+
+@pytest.mark.parametrize("error", [Unusual("mine"), GeneratorExit("mine")], ids=["of its own", "GeneratorExit"])
+def test_what_is_raised_past_every_handler_is_the_plugins_fault_in_one_line(error):
+    kind = type(error).__name__
+    with pytest.raises(PluginError, match=rf"context updater 'mine': tell\(\) raised {kind}: mine"):
+        start(contexts(tell=raises(error)))
+    shutil.rmtree("runs")
+    with pytest.raises(RunError, match=rf"every rollout of the batch failed with 'judge_error': .*{kind}"):
+        start(episode(result=raises(error)))
+
+
+def test_a_policy_that_raises_past_every_handler_loses_its_rollouts_and_hangs_nothing():
+    async def unusual(self, *arguments):
+        raise Unusual("mine")
+
+    with pytest.raises(RunError, match=r"every rollout of the batch failed with 'engine_error': .*Unusual"):
+        start(policy(unusual))
 
 
 def test_an_exception_whose_text_fails_is_told_all_the_same():
