@@ -29,7 +29,8 @@ from coevo.records import Json
 FOLDER_TASK = "heuristics"
 """The task that reads its problem from a folder: what `--task DIR` stands for."""
 
-Count: TypeAlias = Annotated[int, Field(ge=1)]
+Count: TypeAlias = Annotated[int, Field(ge=1, lt=2**63)]
+"""At least one, and no more than libraries hold in a number."""
 Name: TypeAlias = Annotated[str, Field(min_length=1, pattern=r"^[^\x00-\x1f]*$")]
 
 
@@ -42,10 +43,10 @@ class SamplingConfig(_Strict):
 
     temperature: Annotated[float, Field(ge=0.0)] = 1.0
     top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 0.95
-    top_k: Annotated[int, Field(ge=0)] = 0
+    top_k: Annotated[int, Field(ge=0, lt=2**31)] = 0
     min_p: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
     presence_penalty: float = 0.0
-    max_new_tokens: Annotated[int, Field(ge=1)] | None = None
+    max_new_tokens: Annotated[int, Field(ge=1, lt=2**31)] | None = None
 
 
 class ProbeConfig(_Strict):
@@ -63,7 +64,7 @@ class RolloutConfig(_Strict):
     """Chunks: `chunk` requests of one member are generated, saved and resumed together."""
 
     chunk: Count = 32
-    retries: Annotated[int, Field(ge=0)] = 2
+    retries: Annotated[int, Field(ge=0, le=1000)] = 2
 
 
 class RunConfig(_Strict):

@@ -75,7 +75,7 @@ class Collector:
             ]
             await self._generate(attempts, policy, chunk.index)
             work = self._judge(attempts, chunk, perturbation, policy.id, prepared, started)
-            scored[chunk.index].set_result(group.create_task(work))  # the lease does not wait for the judge
+            scored[chunk.index].set_result(_started(group, work))  # the lease does not wait for the judge
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -209,6 +209,15 @@ class Collector:
                 if left == 0 or not again():
                     return error
         raise AssertionError("unreachable")
+
+
+def _started(group: asyncio.TaskGroup, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """A task of the group; where the group is stopping, which is told to inner groups a turn late, this is its stop."""
+    try:
+        return group.create_task(work)
+    except RuntimeError:
+        work.close()
+        raise asyncio.CancelledError from None
 
 
 def _tell_cancelled(waited: Sequence[asyncio.Future[Any]], served: asyncio.Task[None]) -> None:

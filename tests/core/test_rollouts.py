@@ -5,6 +5,7 @@ import gc
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 
 import fakes
 import pytest
@@ -76,7 +77,7 @@ def test_different_coordinates_never_share_a_sampling_seed():
     assert len(seeds) == len(set(seeds))
 
 
-def collect(task, engine, batch=None, retries=2, chunk=2, members=()):
+def collect(task, engine, batch=None, retries=2, chunk=2, members=(), finished=None):
     batch = batch or Batch((Context({"prompt": "say"}),), samples=2, adapt=False)
     settings = PlanSettings(7, 0, 0, chunk=chunk)
     given_examples = task.examples("train")
@@ -85,7 +86,7 @@ def collect(task, engine, batch=None, retries=2, chunk=2, members=()):
     with ThreadPoolExecutor(4) as scorers:
         collector = Collector(engine, task, Sampling(max_new_tokens=4), scorers, retries=retries)
         prepared = Prepared(batch, members, given_examples, settings, chunks)
-        asyncio.run(collector.collect(prepared, chunks, out.append))
+        asyncio.run(collector.collect(prepared, chunks, finished or out.append))
     return out
 
 
@@ -184,6 +185,36 @@ def test_when_several_episodes_fail_for_good_one_error_is_told_and_the_others_ar
         collect(fakes.AimTask(), Dead(), chunk=9)
     gc.collect()
     assert caplog.records == []  # asyncio logs what nobody took
+
+
+def test_what_ends_a_batch_is_told_also_where_another_chunk_is_answered_in_the_same_moment():
+    answered = asyncio.Event()
+
+    class LateSecond(fakes.NumberEngine):
+        def __init__(self):
+            super().__init__()
+            self.capabilities, self.calls = replace(self.capabilities, slots=9), 0
+
+        @asynccontextmanager
+        async def lease(self, perturbation):
+            async with super().lease(perturbation) as inner:
+
+                async def complete(requests):
+                    self.calls, first = self.calls + 1, not self.calls
+                    completions = await inner.complete(requests)
+                    if not first:
+                        await answered.wait()
+                    return completions
+
+                yield SimpleNamespace(id=inner.id, complete=complete)
+
+    def finished(rollouts):
+        answered.set()
+        raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="the disk is full"):
+        collect(fakes.AimTask(), LateSecond(), chunk=1, finished=finished)
+    gc.collect()  # a coroutine that nobody awaits would say so now
 
 
 def test_chunks_are_finished_in_plan_order_even_if_the_first_is_scored_last():

@@ -56,7 +56,8 @@ def test_requests_under_way_count_at_their_most_and_others_wait_for_what_they_re
 @pytest.mark.parametrize("act", [cut, raw(b"junk"), says(usage=None), hangs], ids=["cut", "junk", "no usage", "hangs"])
 def test_what_a_server_may_have_billed_without_a_word_counts_against_the_cap(act):
     with serving(act) as server:
-        engine = engine_on(server, retries=0, budget_seconds=0.5, max_cost=350.0, **DEAR)
+        # Long enough for a request to arrive on any machine; only the server that hangs is waited for so long.
+        engine = engine_on(server, retries=0, budget_seconds=5.0 if act is hangs else 300.0, max_cost=350.0, **DEAR)
         with suppress(RequestFailedError):
             ask(engine, priced())
         failure = failure_of(ask, engine, priced())
