@@ -21,7 +21,6 @@ from coevo.records import (
     Json,
     Perturbation,
     Request,
-    Rollout,
     Update,
 )
 from coevo.reports import Ledger
@@ -121,12 +120,8 @@ class Episode(Protocol):
 class Task(Protocol):
     """A family of examples with an evaluator. The task owns the answer parser.
 
-    Optional: `start()` before anything else runs (a sandbox wants no threads), `close()` at the end,
-    `describe() -> Mapping[str, str]` for the start line,
-    `best_files(rollout, header) -> Mapping[str, str]` for what `best/` shall hold,
-    `async run(example, context, policy) -> (EpisodeResult, Trajectory)` for an agent that drives itself, its policy a
-    `ServedPolicy` (`EpisodeResult` alone takes the trajectory that was recorded), and `system(context) -> str`, the
-    system message under which the model works with a context, for `coevo serve`.
+    Optional, as Protocols in `coevo.optional`: `Starts`, `Closes`, `Describes`, `WritesBest`, `DrivesItself` (an agent
+    with a loop of its own) and `Instructs`.
     """
 
     def brief(self) -> Brief:
@@ -203,17 +198,9 @@ class Engine(Protocol):
 
     The constructor loads the model and runs the canary, so that an engine that exists can be trusted.
 
-    Optional: `moved(perturbation) -> float` (share of sampled weights whose served value differs from the
-    centre's), `reached() -> Mapping[str, float]` (how much of the last update reached the served weights:
-    `cosine`, `cosine_run` since the base, `drift`, `drifted`; empty before one),
-    `count_tokens(request) -> int` (of the prompt), `spent() -> Mapping[str, float]` (since the last call, besides
-    tokens: `cost` and more, for the journal), `served_digest() -> str`,
-    `save_anchor(path)` and `load_anchor(path)`, `describe() -> Mapping[str, str]` (device, dtype, master and
-    more, for the start line), `record() -> Mapping[str, Json]` (for run.json; an adapting engine gives at
-    least `base` (folder of the checkpoint) and `selection`), `close()`. On the factory: `check_model(model)`,
-    which raises UserError for a model that it could not load, before anything is started, `token_counter(model,
-    options)`, a function of a request that counts as `count_tokens` will, without the weights (or None), and a class
-    attribute `adapts`, True or False where that holds for all of its engines.
+    Optional, as Protocols in `coevo.optional`: `Moves`, `Reaches`, `CountsTokens`, `Spends`, `Records`, `KeepsAnchors`,
+    `ServedDigest`, `Describes`, `Closes`; on the factory `ChecksModel`, `CountsBeforehand` and
+    `SaysWhetherAdapts`.
     """
 
     capabilities: Capabilities
@@ -272,12 +259,8 @@ class ParameterUpdater(Protocol):
 class ContextUpdater(Protocol):
     """Ask/tell optimizer of the context.
 
-    Optional: `credit(buffer) -> Buffer` sets what the parameter updater learns from;
-    `wrap(episode) -> Episode` acts inside an episode (never where a best is judged on held-out splits);
-    `adapting_batches: float` is how many batches of a
-    generation adapt on average (1 where it is missing), which the sigma schedule needs; `learned() -> Context` is the
-    context that the run has come to, for who uses the model afterwards; `sized_by: str` names the option that makes
-    a batch smaller (`eoh.population`), for who has a budget that is too small for the first one.
+    Optional, as Protocols in `coevo.optional`: `Credits` (what the parameter updater learns from), `Wraps`,
+    `Learned`, `AdaptsIn` and `SizedBy`.
     """
 
     def ask(self) -> Batch | None:
@@ -294,22 +277,6 @@ class ContextUpdater(Protocol):
 
     def load_state_dict(self, state: Json) -> None:
         """The inverse of `state_dict`."""
-        ...
-
-
-class Crediting(Protocol):
-    """The optional `credit` of a context updater, as a type."""
-
-    def credit(self, buffer: Buffer) -> Buffer:
-        """The buffer with `credit` set on every rollout that is to be learned from."""
-        ...
-
-
-class BestFiles(Protocol):
-    """The optional `best_files` of a task, as a type."""
-
-    def best_files(self, rollout: Rollout, header: str) -> Mapping[str, str]:
-        """File name → text for the run's `best/` folder."""
         ...
 
 

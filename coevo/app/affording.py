@@ -6,8 +6,8 @@ other, a model each; and of a run it is a wait for nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias, cast
+from collections.abc import Callable
+from typing import TypeAlias, cast
 
 from coevo.app.parts import inner_engine, make_planner
 from coevo.errors import UserError
@@ -16,7 +16,8 @@ from coevo.host.discovery import Registries
 from coevo.interfaces import ContextUpdater, Engine, ParameterUpdater, Task
 from coevo.loop.planner import NOT_COUNTED
 from coevo.loop.services import Budget, RunServices
-from coevo.records import Json, Request
+from coevo.optional import AdaptsIn, CountsBeforehand, drives_itself, offers
+from coevo.records import Request
 
 Counter: TypeAlias = Callable[[Request], int]
 """Tokens of a request's prompt."""
@@ -68,7 +69,7 @@ def check_first_batch(
         return
     prepared = planner.prepare(asked, tuple(parameters.ask(asked)) if asked.adapt else ())
     planner.refusal(prepared)
-    if getattr(contexts, "adapting_batches", 1):
+    if not offers(contexts, AdaptsIn) or contexts.adapting_batches:
         planner.check_training(prepared, parameters.population)
 
 
@@ -85,7 +86,7 @@ def check_tokens(config: RunConfig, registries: Registries, task: Task) -> None:
     uncounted = isinstance(factory, type) and not any(
         hasattr(factory, name) for name in ("count_tokens", "__getattr__")
     )
-    if uncounted or task.brief().max_calls > 1 or hasattr(task, "run"):
+    if uncounted or task.brief().max_calls > 1 or drives_itself(task):
         raise UserError(NOT_COUNTED)
 
 
@@ -95,7 +96,7 @@ def token_counter(config: RunConfig, registries: Registries) -> Counter | None:
     An engine's factory may have a function `token_counter(model, options)` for that.
     """
     name, options = inner_engine(config, registries)
-    make: Callable[[str, Mapping[str, Json]], Any] | None = getattr(
-        registries.engines.entry(name).factory, "token_counter", None
-    )
-    return None if make is None or config.tokens is None else make(config.model, options)
+    factory: object = registries.engines.entry(name).factory
+    if config.tokens is None or not offers(factory, CountsBeforehand):
+        return None
+    return factory.token_counter(config.model, options)

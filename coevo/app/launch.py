@@ -28,7 +28,7 @@ from coevo.app.parts import (
     validate,
     with_date,
 )
-from coevo.app.record import Inputs, begin, described, settle
+from coevo.app.record import Inputs, begin, settle
 from coevo.errors import CoevoError, PluginError, RunError, RunInterrupted, UserError
 from coevo.host import discovery
 from coevo.host.config import RunConfig, build, plugin_files
@@ -38,6 +38,7 @@ from coevo.loop.collector import Collector
 from coevo.loop.evolve import Loop
 from coevo.loop.services import Budget, RunServices
 from coevo.machine.interrupts import ending, staying, terminating
+from coevo.optional import Starts, Wraps, closed, described, drives_itself, offers
 from coevo.records import Json
 from coevo.reports import RunInfo
 from coevo.runs import holdout
@@ -178,7 +179,8 @@ def parts(config: RunConfig, registries: Registries) -> Generator[tuple[Task, En
         check_model(config, registries)
         check_tokens(config, registries, task)
         check_first_batch(config, task, (parameters, contexts), services)
-        getattr(task, "start", lambda: None)()
+        if offers(task, Starts):
+            task.start()
         if config.loggers and is_terminal(sys.stderr):
             # Nothing else is shown for the seconds (or minutes, for large models) that this takes.
             print(
@@ -195,7 +197,7 @@ def _closing(stack: ExitStack, part: object) -> None:
 
     def end() -> None:
         try:
-            getattr(part, "close", lambda: None)()
+            closed(part)
         except CoevoError as error:
             print(f"coevo: note: {error}; what was done before is kept", file=sys.stderr)
 
@@ -233,7 +235,7 @@ def _drive(
             contexts.load_state_dict(history.states["contexts"])
         planner = make_planner(config, task, engine, (parameters, contexts), services)
         planner.probed = history.probed
-        wrap = getattr(contexts, "wrap", None)
+        wrap = contexts.wrap if offers(contexts, Wraps) else None
         collector = Collector(engine, task, planner.sampling, scorers, wrap, config.rollouts.retries)
         info = _info(config, folder, task, engine, history)
         observe = Observers(plugins, loggers, config, folder, engine)
@@ -274,7 +276,7 @@ def _note_failure(store: RunStore, error: BaseException) -> None:
 
 def _judge_best(loop: Loop, store: RunStore) -> None:
     """Judge the best program of a search on the splits that it was not made for."""
-    if loop.best is None or loop.brief.hole == "none" or hasattr(loop.task, "run"):
+    if loop.best is None or loop.brief.hole == "none" or drives_itself(loop.task):
         return
     rollout = holdout.find(store.folder, loop.best)
     splits = holdout.judge(loop.task, rollout, wrapped=loop.collector.wrap is not None)

@@ -14,6 +14,7 @@ from coevo.host.config import RunConfig
 from coevo.host.discovery import Plugins, Registries
 from coevo.host.faults import told
 from coevo.interfaces import Engine
+from coevo.optional import KeepsAnchors, offers
 from coevo.records import EXCLUDED, Rollout
 from coevo.reports import BatchReport
 from coevo.runs.folder import RunFolder
@@ -102,17 +103,17 @@ class Anchors:
 
     def __init__(self, folder: RunFolder, engine: Engine, limit_seconds: float) -> None:
         self.folder, self.limit = folder.path / "anchors", limit_seconds
-        self.save = getattr(engine, "save_anchor", None)
+        self.engine = engine
         self.pending = 0.0
-        self.seconds = getattr(engine, "apply_seconds", lambda: 0.0)
 
     def consider(self, report: BatchReport) -> None:
         """Write an anchor after a committed batch if one is due."""
-        if self.save is None or self.seconds() - self.pending < self.limit:
+        engine = self.engine
+        if not offers(engine, KeepsAnchors) or engine.apply_seconds() - self.pending < self.limit:
             return
         self.folder.mkdir(exist_ok=True)
-        self.save(self.folder / f"{report.digest}.safetensors")
-        self.pending = self.seconds()
+        engine.save_anchor(self.folder / f"{report.digest}.safetensors")
+        self.pending = engine.apply_seconds()
 
 
 def _complain(plugin: str, error: BaseException) -> None:

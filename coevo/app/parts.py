@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -18,6 +18,7 @@ from coevo.loop.planner import Planner
 from coevo.loop.services import RunServices, Shown
 from coevo.machine.places import expanded
 from coevo.models.catalogue import ALIASES, resolve
+from coevo.optional import AdaptsIn, ChecksModel, Credits, SizedBy, always_adapts, never_adapts, offers
 from coevo.records import Json, Sampling
 
 
@@ -80,13 +81,11 @@ def check_model(config: RunConfig, registries: Registries) -> None:
 
 def _check_model(registries: Registries, engine: str, name: str) -> None:
     factory = registries.engines.entry(engine).factory
-    check: Callable[[str], object] | None = getattr(factory, "check_model", None)
     model = inspect.signature(factory).parameters.get("model")
-    is_path = os.sep in name or os.path.exists(name)
-    if check is None and model is not None and (model.default is model.empty or is_path):
-        check = resolve
-    if check is not None:
-        check(name)
+    if offers(factory, ChecksModel):
+        factory.check_model(name)
+    elif model is not None and (model.default is model.empty or os.sep in name or os.path.exists(name)):
+        resolve(name)
 
 
 def inner_engine(config: RunConfig, registries: Registries) -> tuple[str, Mapping[str, Json]]:
@@ -126,7 +125,7 @@ def lasting_model(config: RunConfig, registries: Registries) -> str:
     """The model's name; a folder by its full path, so that the run can be read, replayed and resumed from any other."""
     folder = expanded(config.model)
     inner, _ = inner_engine(config, registries)
-    own_names = inner in registries.engines and hasattr(registries.engines.entry(inner).factory, "check_model")
+    own_names = inner in registries.engines and offers(registries.engines.entry(inner).factory, ChecksModel)
     return (
         config.model
         if own_names or config.model in ALIASES or not os.path.isfile(folder / "config.json")
@@ -209,7 +208,8 @@ def make_updaters(
         config.context, config.options.get(config.context, {}), services=Shown(services), brief=brief
     )
     # An updater that draws its operators adapts in a number of batches that is known on average only.
-    services.planned = round(config.generations * float(getattr(contexts, "adapting_batches", 1)))
+    adapting = contexts.adapting_batches if offers(contexts, AdaptsIn) else 1
+    services.planned = round(config.generations * float(adapting))
     return parameters, contexts
 
 
@@ -226,11 +226,11 @@ def check_needs(
     """
     needs = parameters.needs
     if engine is None:
-        unable = needs == "adapts" and getattr(registries.engines.entry(config.engine).factory, "adapts", None) is False
+        unable = needs == "adapts" and never_adapts(registries.engines.entry(config.engine).factory)
     else:
         unable = bool(needs) and not getattr(engine.capabilities, needs)
     if unable:
-        names = [entry.name for entry in registries.engines if getattr(entry.factory, "adapts", False) is True]
+        names = [entry.name for entry in registries.engines if always_adapts(entry.factory)]
         listed = f" ({', '.join(names)})" if names else ""
         able = f"an engine that adapts{listed}" if needs == "adapts" else "another engine"
         raise UserError(
@@ -268,8 +268,8 @@ def make_planner(
     (parameters, contexts), brief = parts, task.brief()
     planner = Planner(
         task, brief, engine, services, sampling_of(config, brief), parameters.answers,
-        parameters.common_random_numbers, hasattr(contexts, "credit"), config.rollouts.chunk, config.probe.answers,
-        sized_by=str(getattr(contexts, "sized_by", "")),
+        parameters.common_random_numbers, offers(contexts, Credits), config.rollouts.chunk, config.probe.answers,
+        sized_by=str(contexts.sized_by) if offers(contexts, SizedBy) else "",
     )  # fmt: skip
     planner.probe_every = planner.interval(config.probe.every, trains=parameters.population > 0) if probes else 0
     services.reserved_calls = planner.reserved_calls()

@@ -14,6 +14,7 @@ from coevo.errors import UserError
 from coevo.host.hashes import Hashes, changed, differing, hash_of
 from coevo.interfaces import Engine, Task
 from coevo.machine.resources import processor
+from coevo.optional import Records, described, offers
 from coevo.records import Json
 from coevo.runs import holdout
 from coevo.runs.folder import RunFolder
@@ -48,15 +49,6 @@ class Inputs:
     accept: bool = False
 
 
-def _nothing() -> dict[str, Json]:
-    return {}
-
-
-def described(engine: Engine, task: Task) -> dict[str, str]:
-    """What engine and task say of the machine, for the start line and run.json."""
-    return {key: value for part in (engine, task) for key, value in getattr(part, "describe", _nothing)().items()}
-
-
 def settle(folder: RunFolder, mixing: Sequence[str], accept: bool) -> None:
     """Refuse to mix two versions of something in one run, unless the user wants it.
 
@@ -83,7 +75,7 @@ def begin(folder: RunFolder, task: Task, engine: Engine, history: History, input
     """
     brief = task.brief()
     best, baseline = brief.best_known(), brief.baseline()
-    record: Mapping[str, Json] = getattr(engine, "record", _nothing)()
+    record: Mapping[str, Json] = engine.record() if offers(engine, Records) else {}
     about: dict[str, Json] = {
         "task": {
             "title": brief.title,

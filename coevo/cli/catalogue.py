@@ -19,7 +19,8 @@ from coevo.errors import PluginError, UserError, did_you_mean
 from coevo.host import discovery
 from coevo.host.config import FOLDER_TASK, problem_folder
 from coevo.host.discovery import Plugins, Registries
-from coevo.host.registry import Option, Registry
+from coevo.host.registry import Option, OptionTables, Registry
+from coevo.optional import offers
 from coevo.records import Json
 from coevo.report.numbers import table
 
@@ -175,7 +176,8 @@ def option_records(registry: Registry[Any], name: str, *given: str) -> dict[str,
 
 def option_tables(registry: Registry[Any], name: str) -> Mapping[str, Callable[[], list[Option]]]:
     """Options that are tables of somebody else's options, with what lists those: `option_tables` of the factory."""
-    return getattr(registry.entry(name).factory, "option_tables", {}) if name in registry else {}
+    factory: object = registry.entry(name).factory if name in registry else None
+    return factory.option_tables if offers(factory, OptionTables) else {}
 
 
 def type_text(annotation: Any) -> str:

@@ -17,6 +17,7 @@ from coevo.cli.reading import At, Run, Runs
 from coevo.cli.running import loaded
 from coevo.errors import MissingExtraError, UserError
 from coevo.host.discovery import Plugins
+from coevo.optional import closed, never_adapts
 from coevo.records import Json
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def _check_weights(folder: RunFolder, registries: Registries) -> None:
     from coevo.host.config import build
 
     inner, _ = inner_engine(build(folder.config(), table_names(registries)), registries)
-    if getattr(registries.engines.entry(inner).factory, "adapts", None) is False:
+    if never_adapts(registries.engines.entry(inner).factory):
         raise UserError(
             f"run {folder.name!r} has no weights to serve: engine {inner!r} does not adapt any; its model is served by "
             "its own API"
@@ -220,7 +221,7 @@ def _serve_here(folder: RunFolder, what: Learned, config: RunConfig, registries:
         seed = secrets.randbits(64)
         asyncio.run(serve_own(made, what, where, seed, lambda url: _tell(where, what.line(url, by))))
     finally:
-        getattr(made, "close", lambda: None)()
+        closed(made)
 
 
 def _tell(where: Where, line: str) -> None:

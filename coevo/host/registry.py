@@ -8,12 +8,13 @@ import types
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import pydantic
 
 from coevo.errors import CoevoError, PluginError, UserError, did_you_mean
 from coevo.host.faults import told
+from coevo.optional import offers
 from coevo.records import Json
 
 T = TypeVar("T")
@@ -59,6 +60,21 @@ class Option:
         """The annotation as a reader writes it."""
         text = inspect.formatannotation(_bare(self.annotation))
         return text.replace("typing.", "")
+
+
+class OptionTables(Protocol):
+    """Optional, of a factory: some of its options are tables of somebody else's options."""
+
+    option_tables: Mapping[str, Callable[[], list[Option]]]
+    """Option → what lists the options that its table may hold."""
+
+
+class NestedOptions(Protocol):
+    """Optional, of a factory: what its options that are tables may hold depends on other options."""
+
+    def nested_options(self, *given: str) -> Sequence[Option]:
+        """Named `option.key`; it checks nothing."""
+        ...
 
 
 def _bare(annotation: Any) -> Any:
@@ -163,10 +179,10 @@ class Registry(Generic[T]):
     def nested(self, name: str, *given: str) -> list[Option]:
         """What the options that are tables may hold, named `option.key`.
 
-        A factory may say so with a function `nested_options`, which checks nothing.
+        A factory may say so (`NestedOptions`).
         """
-        nested: Callable[..., Sequence[Option]] | None = getattr(self.entry(name).factory, "nested_options", None)
-        return [] if nested is None else list(nested(*given))
+        factory: object = self.entry(name).factory
+        return list(factory.nested_options(*given)) if offers(factory, NestedOptions) else []
 
     def validate(self, name: str, options: Mapping[str, Json]) -> dict[str, Any]:
         """`options` checked against the factory's signature and converted to its types.

@@ -21,6 +21,7 @@ from coevo.loop.agents import EpisodePolicy, drive
 from coevo.loop.attempt import ENGINE_ERROR, Attempt, record, step_of
 from coevo.loop.budget import Tries, key
 from coevo.loop.plan import Chunk, Prepared
+from coevo.optional import CountsTokens, DrivesItself, offers
 from coevo.records import Completion, EpisodeResult, Perturbation, Request, Rollout, Sampling
 
 T = TypeVar("T")
@@ -104,8 +105,8 @@ class Collector:
         ]
 
     async def _generate(self, attempts: Sequence[Attempt], policy: Policy, chunk: int) -> None:
-        run = getattr(self.task, "run", None)
-        if run is not None:
+        if offers(self.task, DrivesItself):
+            run = self.task.run
             await _all(self._drive(attempt, policy, chunk, run) for attempt in attempts)
             return
         for attempt in attempts:
@@ -179,7 +180,7 @@ class Collector:
 
     def _kept(self, request: Request, answer: Completion) -> Completion:
         """The answer, or a failure in its place where it has more tokens than budgets were planned with."""
-        if not hasattr(self.engine, "count_tokens"):  # such an engine has no say in its tokens, and no budget of them
+        if not offers(self.engine, CountsTokens):  # such an engine has no say in its tokens, and no budget of them
             return answer
         prompt, tokens = step_of(request, answer).spent
         counted, _ = self.tries.costs.get(key(request), (prompt, 0))

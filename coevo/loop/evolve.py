@@ -19,6 +19,7 @@ from coevo.loop.planner import Planner, Prepared
 from coevo.loop.services import RunServices
 from coevo.loop.store import Chunks, Store
 from coevo.numerics.credit import default_credit, with_credits
+from coevo.optional import Credits, Moves, Reaches, Spends, offers
 from coevo.records import Batch, Buffer, Rollout, Update
 from coevo.reports import BatchReport, Best
 
@@ -93,11 +94,11 @@ class Loop:
         started, at = time.monotonic(), self.services
         self.collector.tries = self.planner.tries([prepared, *self.planner.reserve()])
         everything = await self._collect(prepared, self.store.open_chunks(at.generation, at.batch, prepared.batch))
-        moved = getattr(self.engine, "moved", None)
-        share = moved(prepared.members[0]) if moved and prepared.members else None
-        own = Buffer(prepared.batch, prepared.members, everything, share)
-        buffer, credit = outcome.copied_buffer(own), getattr(self.contexts, "credit", None)
-        buffer = credit(buffer) if credit else default_credit(buffer, self.brief.failure)
+        members, engine, contexts = prepared.members, self.engine, self.contexts
+        share = engine.moved(members[0]) if members and offers(engine, Moves) else None
+        own = Buffer(prepared.batch, members, everything, share)
+        buffer = outcome.copied_buffer(own)
+        buffer = contexts.credit(buffer) if offers(contexts, Credits) else default_credit(buffer, self.brief.failure)
         own = with_credits(own, [rollout.credit for rollout in buffer.rollouts])
         update = self.parameters.tell(buffer) if own.batch.adapt else None
         self.contexts.tell(buffer)
@@ -134,9 +135,8 @@ class Loop:
             self.store.save_best(self.best, rollout)
         seconds = time.monotonic() - started
         report = outcome.report_of(buffer, update, self.services, self.best, self.engine.digest(), seconds)
-        reached = getattr(self.engine, "reached", None)
-        if reached and update is not None and not update.reason:
-            report = replace(report, metrics={**report.metrics, **reached()})
+        if update is not None and not update.reason and offers(self.engine, Reaches):
+            report = replace(report, metrics={**report.metrics, **self.engine.reached()})
         report = self._with_spending(report)
         self.services.spend(report)
         states = {"parameters": self.parameters.state_dict(), "contexts": self.contexts.state_dict()}
@@ -145,5 +145,5 @@ class Loop:
         return report
 
     def _with_spending(self, report: BatchReport) -> BatchReport:
-        spent = getattr(self.engine, "spent", dict[str, float])
-        return replace(self.collector.tries.booked(report), metrics={**report.metrics, **spent()})
+        metrics = {**report.metrics, **self.engine.spent()} if offers(self.engine, Spends) else report.metrics
+        return replace(self.collector.tries.booked(report), metrics=metrics)

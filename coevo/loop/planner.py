@@ -13,6 +13,7 @@ from coevo.loop.budget import Tries, key
 from coevo.loop.plan import MOST_ANSWERS, Plan, PlanSettings, Prepared, choose, load_examples
 from coevo.loop.services import RunServices
 from coevo.numerics.seeds import derive
+from coevo.optional import CountsTokens, drives_itself, offers
 from coevo.records import Batch, Context, Example, Perturbation, Request, Sampling
 from coevo.reports import Ledger
 
@@ -213,9 +214,9 @@ class Planner:
 
     def _costs(self, prepared: Prepared) -> Costs:
         """Tokens of each request by its `key`: of its prompt, and of its answer at most."""
-        count = getattr(self.engine, "count_tokens", None)
-        if count is None or self.brief.max_calls > 1 or hasattr(self.task, "run"):
+        if not offers(self.engine, CountsTokens) or self.brief.max_calls > 1 or drives_itself(self.task):
             raise UserError(NOT_COUNTED)
+        count = self.engine.count_tokens
         costs: Costs = []
         for cell in (cell for chunk in prepared.chunks for cell in chunk.cells):
             for request in self._first(prepared.examples[cell.example], prepared.batch.contexts[cell.context]):

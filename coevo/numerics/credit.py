@@ -86,7 +86,7 @@ def member_credits(buffer: Buffer) -> MemberCredits:
     In `cross` batches credits are first centred per (context, example), so that hard examples do not leak
     into the members, and per sampling seed where the members have seeds in common: what a stream of random
     numbers is worth to all of them is no difference between them. `zip` batches are centred the same way only
-    where all members are asked the same; otherwise their credit carries its own reference (see `Crediting`).
+    where all members are asked the same; otherwise their credit carries its own reference (see `Credits`).
     """
     scored = [r for r in buffer.rollouts if r.credit is not None and r.provenance.member is not None]
     shared = buffer.batch.pairing == "cross" or _asked_the_same(buffer)

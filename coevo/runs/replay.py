@@ -10,6 +10,7 @@ from typing import Any
 
 from coevo.errors import CheckFailedError, UserError
 from coevo.interfaces import Engine
+from coevo.optional import KeepsAnchors, offers
 from coevo.records import Json, SeedsUpdate
 from coevo.runs.folder import RunFolder
 from coevo.runs.journal import History, fold, label, update_of
@@ -28,11 +29,11 @@ def restore_engine(engine: Engine, folder: RunFolder, history: History) -> None:
         )
     lines = history.batches
     start = 0
-    load = getattr(engine, "load_anchor", None)
+    anchored = offers(engine, KeepsAnchors)
     for index in range(len(lines) - 1, -1, -1):
         anchor = folder.path / "anchors" / f"{lines[index]['digest']}.safetensors"
-        if load is not None and anchor.exists():
-            load(anchor)
+        if anchored and anchor.exists():
+            engine.load_anchor(anchor)
             if engine.digest() == lines[index]["digest"]:
                 start = index + 1
                 break

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import cast
 
 from coevo.errors import did_you_mean
 from coevo.files import write_atomic
-from coevo.interfaces import BestFiles, Task
+from coevo.interfaces import Task
 from coevo.loop.services import Unbooked, place_of
+from coevo.optional import WritesBest, offers
 from coevo.records import Batch, Buffer, Json, Rollout, Update
 from coevo.reports import BatchReport, Best, Ledger
 from coevo.runs.asked import AskedChunks
@@ -94,8 +94,7 @@ class RunStore:
         ]
 
     def _best_files(self, rollout: Rollout, header: str) -> Mapping[str, str]:
-        files = getattr(self.task, "best_files", None)
-        return {} if files is None else cast(BestFiles, self.task).best_files(rollout, header)
+        return self.task.best_files(rollout, header) if offers(self.task, WritesBest) else {}
 
     def commit(
         self,

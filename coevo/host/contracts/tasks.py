@@ -26,6 +26,7 @@ from coevo.host.shapes import (
     whole,
 )
 from coevo.interfaces import Brief, Episode, Reference, Task
+from coevo.optional import drives_itself
 from coevo.records import EpisodeResult, Example, Request, Sampling, Step, Trajectory
 
 
@@ -35,7 +36,7 @@ def task(thing: Task, who: str) -> Task:
     Raises:
         PluginError: a method is missing.
     """
-    require(thing, Task, who, leave=("episode",) if hasattr(thing, "run") else ())
+    require(thing, Task, who, leave=("episode",) if drives_itself(thing) else ())
     return cast(Task, Guard(thing, who, {**_TASK, "episode": makes_episodes(f"{who}: episode")}))
 
 

@@ -10,6 +10,7 @@ from coevo.host.guard import Guard, Rule, anything
 from coevo.host.registry import require
 from coevo.host.shapes import Wrong, choice, many, number, numbers, of, plain, shown, table, texts, whole
 from coevo.interfaces import ContextUpdater, ParameterUpdater
+from coevo.optional import AdaptsIn, offers
 from coevo.records import (
     Batch,
     Buffer,
@@ -48,7 +49,9 @@ def context_updater(thing: ContextUpdater, who: str) -> ContextUpdater:
         PluginError: a method is missing, or an attribute is none of its kind.
     """
     require(thing, ContextUpdater, who)
-    holds(who, lambda: number(getattr(thing, "adapting_batches", 1), "adapting_batches"))
+    if offers(thing, AdaptsIn):
+        batches = thing.adapting_batches
+        holds(who, lambda: number(batches, "adapting_batches"))
     return cast(ContextUpdater, Guard(thing, who, {**_CONTEXTS, "wrap": makes_episodes(f"{who}: wrap")}))
 
 
