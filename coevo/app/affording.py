@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias, cast
 
-from coevo.app.parts import inner_engine, make_planner
+from coevo.app.blueprint import Blueprint
+from coevo.app.parts import make_planner
 from coevo.errors import UserError
 from coevo.host.config import RunConfig
-from coevo.host.discovery import Registries
 from coevo.interfaces import ContextUpdater, Engine, ParameterUpdater, Task
 from coevo.loop.planner import NOT_COUNTED
 from coevo.loop.services import Budget, RunServices
@@ -36,7 +36,7 @@ def budget_of(config: RunConfig, count: Counter | None) -> Budget:
 
 
 def check_first_batch(
-    config: RunConfig,
+    blueprint: Blueprint,
     task: Task,
     parts: tuple[ParameterUpdater, ContextUpdater],
     services: RunServices,
@@ -47,7 +47,7 @@ def check_first_batch(
     The updaters are asked for that batch, so they are of no more use to a run.
 
     Args:
-        config: of the run.
+        blueprint: of the run.
         task: not started.
         parts: both updaters.
         services: theirs; it gets the budget.
@@ -56,6 +56,7 @@ def check_first_batch(
     Raises:
         UserError: which budget, and what makes the batch smaller.
     """
+    config = blueprint.config
     services.budget = budget_of(config, count)
     if services.budget == Budget():
         return
@@ -63,7 +64,7 @@ def check_first_batch(
     engine = cast(Engine, _Counts(count or (lambda _: 0)))
     # Whether there are probes where nobody said so may hang on tokens, which are not counted here.
     unknown = config.probe.every is None and config.tokens is not None and count is None
-    planner = make_planner(config, task, engine, parts, services, probes=not unknown)
+    planner = make_planner(blueprint, task, engine, parts, services, probes=not unknown)
     asked = contexts.ask()
     if asked is None:
         return
@@ -73,15 +74,15 @@ def check_first_batch(
         planner.check_training(prepared, parameters.population)
 
 
-def check_tokens(config: RunConfig, registries: Registries, task: Task) -> None:
+def check_tokens(blueprint: Blueprint, task: Task) -> None:
     """Refuse a budget of tokens that nobody can keep, as far as that is known before the engine is made.
 
     Raises:
         UserError: what to use instead.
     """
-    if config.tokens is None:
+    if blueprint.config.tokens is None:
         return
-    factory: object = registries.engines.entry(inner_engine(config, registries)[0]).factory
+    factory = blueprint.inner_factory()
     # Of a class all methods are known; what a function makes, or what answers for others, is seen when it is there.
     uncounted = isinstance(factory, type) and not any(
         hasattr(factory, name) for name in ("count_tokens", "__getattr__")
@@ -90,13 +91,12 @@ def check_tokens(config: RunConfig, registries: Registries, task: Task) -> None:
         raise UserError(NOT_COUNTED)
 
 
-def token_counter(config: RunConfig, registries: Registries) -> Counter | None:
+def token_counter(blueprint: Blueprint) -> Counter | None:
     """What counts the tokens of prompts as the run's engine will, without its weights; None where nothing does.
 
-    An engine's factory may have a function `token_counter(model, options)` for that.
+    An engine's factory may be able to (`CountsBeforehand`).
     """
-    name, options = inner_engine(config, registries)
-    factory: object = registries.engines.entry(name).factory
+    config, factory = blueprint.config, blueprint.inner_factory()
     if config.tokens is None or not offers(factory, CountsBeforehand):
         return None
-    return factory.token_counter(config.model, options)
+    return factory.token_counter(config.model, blueprint.inner_engine()[1])

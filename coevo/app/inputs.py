@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from coevo.app.parts import inner_engine
+from coevo.app.blueprint import Blueprint
 from coevo.host.config import FOLDER_TASK, RunConfig
-from coevo.host.discovery import LOCAL_MODULE, Plugins, Registries
+from coevo.host.discovery import LOCAL_MODULE, Plugins
 from coevo.host.hashes import Hashes, changed, differing, folder_files, hash_of
 from coevo.records import Json
 
@@ -49,9 +49,9 @@ class Changes:
     notes: list[str] = field(default_factory=list[str])
 
 
-def taken(config: RunConfig, plugins: Plugins, registries: Registries) -> dict[str, Json]:
+def taken(blueprint: Blueprint, plugins: Plugins) -> dict[str, Json]:
     """For run.json: everything that `changes` compares, as it is now."""
-    parts = chosen(config, registries)
+    config, parts = blueprint.config, chosen(blueprint)
     brought = {plugin.name: plugin.source for plugin in plugins.found if not plugin.error}
     local = {name: source for name, source in brought.items() if source.endswith(".py")}
     wanted = {**{name: brought.get(name, "") for name in parts.values()}, **local}
@@ -77,9 +77,9 @@ def not_loaded(before: Mapping[str, Any], plugins: Plugins) -> str:
     return ""
 
 
-def chosen(config: RunConfig, registries: Registries) -> dict[str, str]:
+def chosen(blueprint: Blueprint) -> dict[str, str]:
     """Part of the run → name of the plugin that brought it; left out are objects without a name, as a test's may be."""
-    inner, _ = inner_engine(config, registries)
+    config, registries, (inner, _) = blueprint.config, blueprint.registries, blueprint.inner_engine()
     parts = {
         **({f"engine {inner!r}": registries.engines.entry(inner).plugin} if inner in registries.engines else {}),
         f"task {config.task!r}": registries.tasks.entry(config.task).plugin,

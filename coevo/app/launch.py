@@ -13,21 +13,10 @@ from contextlib import ExitStack, contextmanager, suppress
 
 from coevo.app import permission
 from coevo.app.affording import check_first_batch, check_tokens
+from coevo.app.blueprint import DATE, Blueprint
 from coevo.app.inputs import changes, not_loaded, taken
-from coevo.app.observers import Loggers, Observers, make_loggers
-from coevo.app.parts import (
-    DATE,
-    check_model,
-    check_needs,
-    lasting_model,
-    local_files,
-    make_planner,
-    make_updaters,
-    run_path,
-    table_names,
-    validate,
-    with_date,
-)
+from coevo.app.observers import Audience, Observers, make_loggers
+from coevo.app.parts import local_files, make_planner
 from coevo.app.record import Inputs, begin, settle
 from coevo.errors import CoevoError, PluginError, RunError, RunInterrupted, UserError
 from coevo.host import discovery
@@ -63,24 +52,20 @@ def run(config: RunConfig | Mapping[str, Json] | None = None, plugins: Plugins |
     """
     plugins = plugins or discovery.load(_extra_files(config))
     registries = plugins.registries()
-    if not isinstance(config, RunConfig):
-        config = build(config or {}, table_names(registries))
-    validate(config, registries)
-    config = config.model_copy(
-        update={"model": lasting_model(config, registries), "plugins": tuple(map(os.path.abspath, config.plugins))}
-    )
-    loggers = make_loggers(config, registries)
-    check_free(run_path(config))
+    known = isinstance(config, RunConfig)
+    blueprint = (Blueprint(config, registries).checked() if known else Blueprint.of(config or {}, registries)).lasting()
+    loggers = make_loggers(blueprint)
+    check_free(blueprint.run_path())
     # Before the model loads: of what this process has read by now.
-    inputs = Inputs(taken(config, plugins, registries))
+    inputs = Inputs(taken(blueprint, plugins))
     # All parts of the run take one day for today, and where it is in the prompts, so does the run when it is resumed.
-    pinned = with_date(config, registries, datetime.date.today().isoformat())
-    with staying(), parts(pinned, registries) as (task, engine):
-        config, folder = _claim(pinned if DATE in described(engine, task) else config)
-        inputs = Inputs({**inputs.now, "config": config.to_toml_data()})
+    pinned = blueprint.dated(datetime.date.today().isoformat())
+    with staying(), parts(pinned) as (task, engine):
+        blueprint, folder = _claim(pinned if DATE in described(engine, task) else blueprint)
+        inputs = Inputs({**inputs.now, "config": blueprint.config.to_toml_data()})
         try:
             with folder.lock():
-                _drive(config, plugins, registries, loggers, folder, task, engine, History(), inputs)
+                _drive(blueprint, task, engine, folder, History(), inputs, Audience(plugins, loggers))
         except UserError:
             # What could not be done as asked leaves nothing behind, if not a rollout was made.
             if not folder.has_rollouts():
@@ -89,15 +74,15 @@ def run(config: RunConfig | Mapping[str, Json] | None = None, plugins: Plugins |
     return summarize(folder)
 
 
-def _claim(config: RunConfig) -> tuple[RunConfig, RunFolder]:
+def _claim(blueprint: Blueprint) -> tuple[Blueprint, RunFolder]:
     """Make the run's folder; where nobody chose its name, another run that took it first is no obstacle."""
     while True:
-        path = run_path(config)
-        named = config.model_copy(update={"name": path.name, "runs": str(path.parent)})
+        path = blueprint.run_path()
+        named = blueprint.changed(name=path.name, runs=str(path.parent))
         try:
-            folder = RunFolder.create(path, named.to_toml_data())
+            folder = RunFolder.create(path, named.config.to_toml_data())
         except UserError:
-            if config.name is not None or run_path(config) == path:
+            if blueprint.config.name is not None or blueprint.run_path() == path:
                 raise
         else:
             permission.begun(folder)
@@ -132,19 +117,17 @@ def resume(
     if lacking := not_loaded(folder.info().get("inputs", {}), plugins):
         raise UserError(f"run {folder.name!r} began with {lacking}")
     registries = plugins.registries()
-    config = build(data, table_names(registries))
-    if quiet:
-        config = config.model_copy(update={"loggers": ()})
-    validate(config, registries)
-    loggers = make_loggers(config, registries)
+    config = build(data, registries.names)
+    blueprint = Blueprint(config.model_copy(update={"loggers": ()}) if quiet else config, registries).checked()
+    loggers = make_loggers(blueprint)
     with folder.lock():
         folder.journal.repair()
         history = folder.journal.history()
         if not history.finished:
-            now = taken(config, plugins, registries)
+            now = taken(blueprint, plugins)
             inputs = Inputs(now, _changed(folder, now, registries, accept_changes), accept_changes)
-            with staying(), parts(config, registries) as (task, engine):
-                _drive(config, plugins, registries, loggers, folder, task, engine, history, inputs)
+            with staying(), parts(blueprint) as (task, engine):
+                _drive(blueprint, task, engine, folder, history, inputs, Audience(plugins, loggers))
     return summarize(folder)
 
 
@@ -167,18 +150,18 @@ def _extra_files(config: RunConfig | Mapping[str, Json] | None) -> Sequence[str]
 
 
 @contextmanager
-def parts(config: RunConfig, registries: Registries) -> Generator[tuple[Task, Engine]]:
+def parts(blueprint: Blueprint) -> Generator[tuple[Task, Engine]]:
     """Task and engine, started and closed. The task first: its sandbox wants no threads."""
     with ExitStack() as stack:
-        task = registries.tasks.create(config.task, config.options.get(config.task, {}))
+        config, task = blueprint.config, blueprint.make_task()
         _closing(stack, task)
         # What updaters and models refuse is refused now, not after a sandbox and a model were started.
-        services = RunServices(config.seed, run_path(config))
-        parameters, contexts = make_updaters(config, registries, task.brief(), services)
-        check_needs(config, registries, parameters)
-        check_model(config, registries)
-        check_tokens(config, registries, task)
-        check_first_batch(config, task, (parameters, contexts), services)
+        services = RunServices(config.seed, blueprint.run_path())
+        parameters, contexts = blueprint.make_updaters(task.brief(), services)
+        blueprint.check_needs(parameters)
+        blueprint.check_model()
+        check_tokens(blueprint, task)
+        check_first_batch(blueprint, task, (parameters, contexts), services)
         if offers(task, Starts):
             task.start()
         if config.loggers and is_terminal(sys.stderr):
@@ -186,8 +169,7 @@ def parts(config: RunConfig, registries: Registries) -> Generator[tuple[Task, En
             print(
                 f"coevo: starting engine {config.engine!r} with model {config.model!r} …", file=sys.stderr, flush=True
             )
-        options = config.options.get(config.engine, {})
-        engine = registries.engines.create(config.engine, options, model=config.model, plugins=local_files(config))
+        engine = blueprint.make_engine(plugins=local_files(config))
         _closing(stack, engine)
         yield task, engine
 
@@ -205,16 +187,15 @@ def _closing(stack: ExitStack, part: object) -> None:
 
 
 def _drive(
-    config: RunConfig,
-    plugins: Plugins,
-    registries: Registries,
-    loggers: Loggers,
-    folder: RunFolder,
+    blueprint: Blueprint,
     task: Task,
     engine: Engine,
+    folder: RunFolder,
     history: History,
     inputs: Inputs,
+    audience: Audience,
 ) -> None:
+    config = blueprint.config
     with ExitStack() as stack:
         scorers = ThreadPoolExecutor(max_workers=2 * (os.cpu_count() or 1), thread_name_prefix="score")
         stack.enter_context(ending(scorers))
@@ -227,24 +208,38 @@ def _drive(
             adapted=history.adapted,
             unbooked=store.unbooked,
         )
-        parameters, contexts = make_updaters(config, registries, brief, services)
-        check_needs(config, registries, parameters, engine)
+        parameters, contexts = blueprint.make_updaters(brief, services)
+        blueprint.check_needs(parameters, engine)
         begin(folder, task, engine, history, inputs)
         if history.states:
             parameters.load_state_dict(history.states["parameters"])
             contexts.load_state_dict(history.states["contexts"])
-        planner = make_planner(config, task, engine, (parameters, contexts), services)
+        planner = make_planner(blueprint, task, engine, (parameters, contexts), services)
         planner.probed = history.probed
         wrap = contexts.wrap if offers(contexts, Wraps) else None
-        collector = Collector(engine, task, planner.sampling, scorers, wrap, config.rollouts.retries)
-        info = _info(config, folder, task, engine, history)
-        observe = Observers(plugins, loggers, config, folder, engine)
-        loop = Loop(
-            task, brief, engine, parameters, contexts, planner, collector, services, store, observe,
-            config.generations, history.best, history.reports(),
+        collector = Collector(
+            engine=engine, task=task, sampling=planner.sampling, scorers=scorers, wrap=wrap,
+            retries=config.rollouts.retries,
         )  # fmt: skip
+        info = _info(config, folder, task, engine, history)
+        observers = Observers(audience, config, folder, engine)
+        loop = Loop(
+            task=task,
+            brief=brief,
+            engine=engine,
+            parameters=parameters,
+            contexts=contexts,
+            planner=planner,
+            collector=collector,
+            services=services,
+            store=store,
+            observers=observers,
+            generations=config.generations,
+            best=history.best,
+            reports=history.reports(),
+        )
         with terminating(f"coevo: {_how_to_go_on(store)}"):
-            _run_loop(loop, store, observe, info, history, config.judge_best)
+            _run_loop(loop, store, observers, info, history, config.judge_best)
 
 
 def _info(config: RunConfig, folder: RunFolder, task: Task, engine: Engine, history: History) -> RunInfo:
@@ -285,10 +280,10 @@ def _judge_best(loop: Loop, store: RunStore) -> None:
 
 
 def _run_loop(
-    loop: Loop, store: RunStore, observe: Observers, info: RunInfo, history: History, judge_best: bool
+    loop: Loop, store: RunStore, observers: Observers, info: RunInfo, history: History, judge_best: bool
 ) -> None:
     failure: BaseException | None = None
-    observe("run_started", info=info)
+    observers.run_started(info)
     try:
         try:
             reason = asyncio.run(loop.run(history.generation, history.batch))
@@ -323,4 +318,4 @@ def _run_loop(
         _note_failure(store, error)
         raise
     finally:
-        observe("run_finished", info=info, error=failure)
+        observers.run_finished(info, failure)

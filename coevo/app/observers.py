@@ -4,33 +4,43 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import pluggy
 
+from coevo.app.blueprint import Blueprint
 from coevo.errors import PluginError
 from coevo.host import discovery
 from coevo.host.config import RunConfig
-from coevo.host.discovery import Plugins, Registries
+from coevo.host.discovery import Plugins
 from coevo.host.faults import told
 from coevo.interfaces import Engine
 from coevo.optional import KeepsAnchors, offers
 from coevo.records import EXCLUDED, Rollout
-from coevo.reports import BatchReport
+from coevo.reports import BatchReport, GenerationReport, RunInfo
 from coevo.runs.folder import RunFolder
 
 Loggers = Sequence[tuple[str, object]]
 """(name, what its factory made)."""
 
 
-def make_loggers(config: RunConfig, registries: Registries) -> Loggers:
+@dataclass(frozen=True, slots=True)
+class Audience:
+    """Who is told: plugins with observer hooks, and the run's loggers."""
+
+    plugins: Plugins
+    loggers: Loggers
+
+
+def make_loggers(blueprint: Blueprint) -> Loggers:
     """The loggers that a configuration names, each checked for hooks that do not exist or would never be called.
 
     Raises:
         UserError: a wrong option.
         PluginError: a hook or one of its arguments that there is not.
     """
-    loggers = [(name, registries.loggers.create(name, config.options.get(name, {}))) for name in config.loggers]
+    made = blueprint.registries.loggers
+    loggers = [(name, made.create(name, blueprint.options(name))) for name in blueprint.config.loggers]
     trial = discovery.new_manager()
     for name, logger in loggers:
         register(trial, logger, name)
@@ -54,28 +64,48 @@ def register(manager: pluggy.PluginManager, logger: object, name: str) -> None:
 
 
 class Observers:
-    """Calls the observer hooks of plugins and loggers; also writes anchors, which is no one's to observe."""
+    """Calls the observer hooks of plugins and loggers; also writes anchors, which is no one's to observe.
 
-    def __init__(
-        self, plugins: Plugins, loggers: Loggers, config: RunConfig, folder: RunFolder, engine: Engine
-    ) -> None:
-        self.manager = plugins.manager
+    It is the `coevo.loop.store.Observer` of a run.
+    """
+
+    def __init__(self, audience: Audience, config: RunConfig, folder: RunFolder, engine: Engine) -> None:
+        self.manager, self._loggers = audience.plugins.manager, audience.loggers
         self._anchors = Anchors(folder, engine, config.anchor_seconds)
         self._losses = Losses(config.task, config.engine)
-        self._loggers = loggers
         for name, logger in self._loggers:
             register(self.manager, logger, name)
 
-    def __call__(self, hook: str, **arguments: Any) -> None:
-        """Tell everyone; `hook` is the name of an observer hook."""
-        if hook == "rollouts_finished":
-            self._losses.consider(arguments["rollouts"])
+    def run_started(self, info: RunInfo) -> None:
+        """The run's folder exists, no batch has begun."""
+        self._tell("run_started", info=info)
+
+    def rollouts_finished(self, generation: int, rollouts: Sequence[Rollout]) -> None:
+        """A chunk is on disk."""
+        self._losses.consider(rollouts)
+        self._tell("rollouts_finished", generation=generation, rollouts=rollouts)
+
+    def batch_finished(self, report: BatchReport) -> None:
+        """A batch is committed."""
+        self._tell("batch_finished", report=report)
+        self._anchors.consider(report)
+
+    def probe_finished(self, report: BatchReport) -> None:
+        """A probe is committed."""
+        self._tell("probe_finished", report=report)
+
+    def generation_finished(self, report: GenerationReport) -> None:
+        """The last batch of a generation is committed."""
+        self._tell("generation_finished", report=report)
+
+    def run_finished(self, info: RunInfo, error: BaseException | None) -> None:
+        """The run is over; loggers are told nothing more."""
+        self._tell("run_finished", info=info, error=error)
+        for _, logger in self._loggers:
+            self.manager.unregister(logger)
+
+    def _tell(self, hook: str, **arguments: object) -> None:
         discovery.notify(self.manager, hook, _complain, **arguments)
-        if hook == "batch_finished":
-            self._anchors.consider(arguments["report"])
-        if hook == "run_finished":
-            for _, logger in self._loggers:
-                self.manager.unregister(logger)
 
 
 class Losses:

@@ -23,10 +23,9 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         folder: Folder = ".",
     ) -> None:
         """Write a problem folder of three commented files that runs at once, to be changed into your own."""
-        from coevo.app.parts import table_names
         from coevo.tools.scaffold import new_problem
 
-        written = new_problem(name, folder, table_names(plugins.registries()))
+        written = new_problem(name, folder, plugins.registries().names)
         for path in written:
             emit(str(path))
         where = written[0].parent
@@ -38,9 +37,8 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         folder: Folder = ".",
     ) -> None:
         """Write a plugin file with a small context updater that works, to be changed into your own."""
-        from coevo.app.parts import table_names
         from coevo.tools.scaffold import new_plugin
 
-        (path,) = new_plugin(name, folder, table_names(plugins.registries()))
+        (path,) = new_plugin(name, folder, plugins.registries().names)
         emit(str(path))
         emit(f"run it: coevo run --plugin {path} --context {path.stem.replace('_', '-')} --param none")

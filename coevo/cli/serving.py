@@ -21,7 +21,7 @@ from coevo.optional import closed, never_adapts
 from coevo.records import Json
 
 if TYPE_CHECKING:
-    from coevo.host.config import RunConfig
+    from coevo.app.blueprint import Blueprint
     from coevo.host.discovery import Registries
     from coevo.runs.folder import RunFolder
     from coevo.tools.serve.learned import Learned
@@ -111,23 +111,23 @@ def serve_run(
     whole = started(folder)
     history = cut(whole, position(whole, at))
     chosen = _choose(engine, folder)
-    config, options = configured(folder, registries, chosen, assignments)
-    what = learned(folder, history, config, registries)
+    blueprint, options = configured(folder, registries, chosen, assignments)
+    what = learned(folder, history, blueprint)
     if chosen == VLLM:
         _serve_vllm(folder, what, at, where, options)
     else:
-        _serve_here(folder, what, config, registries, where)
+        _serve_here(folder, what, blueprint, where)
 
 
 def configured(
     folder: RunFolder, registries: Registries, engine: str, assignments: Sequence[str]
-) -> tuple[RunConfig, dict[str, Json]]:
-    """The run's configuration with another engine and `--set`, and the options for vLLM's server.
+) -> tuple[Blueprint, dict[str, Json]]:
+    """The run's blueprint with another engine and `--set`, and the options for vLLM's server.
 
     Raises:
         UserError: an assignment that would change nothing, or a wrong value.
     """
-    from coevo.app.parts import table_names
+    from coevo.app.blueprint import Blueprint
     from coevo.host.config import build, merge, parse_assignment
 
     data = _of_today(folder.config())
@@ -144,15 +144,15 @@ def configured(
         registries.engines.entry(engine)  # with a did-you-mean
         data.pop(str(data.get("engine")), None)
         data["engine"] = engine
-    config = build(merge(data, ours), table_names(registries))
+    blueprint = Blueprint(build(merge(data, ours), registries.names), registries)
     if engine != VLLM:
-        registries.engines.validate(config.engine, config.options.get(config.engine, {}))
-    return config, options
+        registries.engines.validate(blueprint.config.engine, blueprint.options(blueprint.config.engine))
+    return blueprint, options
 
 
 def _of_today(data: dict[str, Json]) -> dict[str, Json]:
     """A run's configuration without the day that it took for today: a served model is told the real one."""
-    from coevo.app.parts import DATE
+    from coevo.app.blueprint import DATE
 
     table: dict[str, Json] = data.get(str(data.get("engine")), {})
     for options in (table, table.get("options")):
@@ -163,11 +163,12 @@ def _of_today(data: dict[str, Json]) -> dict[str, Json]:
 
 def _check_weights(folder: RunFolder, registries: Registries) -> None:
     """Refuse a run whose model is somebody else's: the server would spend its owner's money for whoever asks."""
-    from coevo.app.parts import inner_engine, table_names
+    from coevo.app.blueprint import Blueprint
     from coevo.host.config import build
 
-    inner, _ = inner_engine(build(folder.config(), table_names(registries)), registries)
-    if never_adapts(registries.engines.entry(inner).factory):
+    blueprint = Blueprint(build(folder.config(), registries.names), registries)
+    if never_adapts(blueprint.inner_factory()):
+        inner, _ = blueprint.inner_engine()
         raise UserError(
             f"run {folder.name!r} has no weights to serve: engine {inner!r} does not adapt any; its model is served by "
             "its own API"
@@ -203,21 +204,20 @@ def _check_host(host: str) -> None:
         raise UserError(f"--host {host!r} does not resolve: {said}; expected an address of this machine") from None
 
 
-def _serve_here(folder: RunFolder, what: Learned, config: RunConfig, registries: Registries, where: Where) -> None:
+def _serve_here(folder: RunFolder, what: Learned, blueprint: Blueprint, where: Where) -> None:
     import asyncio
     import secrets
 
-    from coevo.app.parts import check_model
     from coevo.endpoint import check_packages
     from coevo.runs.replay import restore_engine
     from coevo.tools.serve.own import serve_own
 
     check_packages()
-    check_model(config, registries)
-    made = registries.engines.create(config.engine, config.options.get(config.engine, {}), model=config.model)
+    blueprint.check_model()
+    made = blueprint.make_engine()
     try:
         restore_engine(made, folder, what.history)
-        by = f"engine {config.engine!r}"
+        by = f"engine {blueprint.config.engine!r}"
         seed = secrets.randbits(64)
         asyncio.run(serve_own(made, what, where, seed, lambda url: _tell(where, what.line(url, by))))
     finally:

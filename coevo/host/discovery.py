@@ -72,6 +72,12 @@ class Registries:
     )
     loggers: Registry[object] = field(default_factory=lambda: Registry[object]("logger"))
 
+    @property
+    def names(self) -> list[str]:
+        """Names of all kinds, sorted: those that may have a table of options in a configuration."""
+        kinds = (self.tasks, self.engines, self.parameter_updaters, self.context_updaters, self.loggers)
+        return sorted({name for registry in kinds for name in registry.names})
+
 
 @dataclass(slots=True)
 class Plugins:

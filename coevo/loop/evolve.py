@@ -1,13 +1,13 @@
 """The loop (design section 1): both updaters learn from the same buffer, generation by generation.
 
-It holds plain objects and does no I/O of its own: the store saves, `observe` tells. A batch is committed by
+It holds plain objects and does no I/O of its own: the store saves, the observers tell. A batch is committed by
 one journal line, after everything that it names is on disk.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
@@ -17,7 +17,7 @@ from coevo.loop import outcome
 from coevo.loop.collector import Collector
 from coevo.loop.planner import Planner, Prepared
 from coevo.loop.services import RunServices
-from coevo.loop.store import Chunks, Store
+from coevo.loop.store import Chunks, Observer, Store
 from coevo.numerics.credit import default_credit, with_credits
 from coevo.optional import Credits, Moves, Reaches, Spends, offers
 from coevo.records import Batch, Buffer, Rollout, Update
@@ -26,7 +26,7 @@ from coevo.reports import BatchReport, Best
 
 @dataclass(slots=True)
 class Loop:
-    """One run's parts. `observe(hook, **arguments)` calls the observers."""
+    """One run's parts."""
 
     task: Task
     brief: Brief
@@ -37,7 +37,7 @@ class Loop:
     collector: Collector
     services: RunServices
     store: Store
-    observe: Callable[..., None]
+    observers: Observer
     generations: int
     best: Best | None = None
     reports: list[BatchReport] = field(default_factory=list[BatchReport])
@@ -47,7 +47,7 @@ class Loop:
         for g in range(generation, self.generations):
             if reason := await self._generation(g, batch):
                 break
-            self.observe("generation_finished", report=outcome.generation_of(g, self.reports, self.best))
+            self.observers.generation_finished(outcome.generation_of(g, self.reports, self.best))
             self.reports, batch = [], 0
         else:
             reason = "generations"
@@ -88,7 +88,7 @@ class Loop:
         outcomes = [None if r.return_ is None else outcome.objective_of(r) for r in everything]
         self.store.commit_probe(report, outcomes, at.ledger)
         self.planner.probed.add((at.generation, at.batch))
-        self.observe("probe_finished", report=outcome.copied_report(report))
+        self.observers.probe_finished(outcome.copied_report(report))
 
     async def _step(self, prepared: Prepared) -> BatchReport:
         started, at = time.monotonic(), self.services
@@ -112,7 +112,7 @@ class Loop:
         with chunks as kept:
             tries.keep(kept)
             for rollouts in kept.chunks:
-                self.observe("rollouts_finished", generation=g, rollouts=tuple(map(outcome.copied, rollouts)))
+                self.observers.rollouts_finished(g, tuple(map(outcome.copied, rollouts)))
 
             def check() -> None:
                 if reason := outcome.lost(kept.chunks, len(kept.chunks) == len(prepared.chunks), first):
@@ -121,7 +121,7 @@ class Loop:
 
             def finished(rollouts: Sequence[Rollout]) -> None:
                 tries.save(rollouts)
-                self.observe("rollouts_finished", generation=g, rollouts=tuple(map(outcome.copied, rollouts)))
+                self.observers.rollouts_finished(g, tuple(map(outcome.copied, rollouts)))
                 check()
 
             await self.collector.collect(prepared, prepared.chunks[len(kept.chunks) :], finished)
@@ -141,7 +141,7 @@ class Loop:
         self.services.spend(report)
         states = {"parameters": self.parameters.state_dict(), "contexts": self.contexts.state_dict()}
         self.store.commit(report, buffer, update, states, self.services.ledger)
-        self.observe("batch_finished", report=outcome.copied_report(report))
+        self.observers.batch_finished(outcome.copied_report(report))
         return report
 
     def _with_spending(self, report: BatchReport) -> BatchReport:

@@ -1,4 +1,4 @@
-"""What the loop needs of a run's folder, as Protocols: `coevo.runs.folder` is the one on disk."""
+"""What the loop needs around it, as Protocols: a run's folder (`coevo.runs.store` is the one on disk), observers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from coevo.records import Batch, Buffer, Rollout, Update
-from coevo.reports import BatchReport, Best, Ledger
+from coevo.reports import BatchReport, Best, GenerationReport, Ledger
 
 
 class Chunks(Protocol):
@@ -35,6 +35,26 @@ class Chunks(Protocol):
 
     def discard(self) -> None:
         """Forget all of them, also on disk."""
+        ...
+
+
+class Observer(Protocol):
+    """Who is told what has happened, after the commit; what it raises is nobody's news."""
+
+    def rollouts_finished(self, generation: int, rollouts: Sequence[Rollout]) -> None:
+        """A chunk of rollouts is on disk, by this process or an earlier one."""
+        ...
+
+    def batch_finished(self, report: BatchReport) -> None:
+        """A batch is committed."""
+        ...
+
+    def probe_finished(self, report: BatchReport) -> None:
+        """A probe is committed."""
+        ...
+
+    def generation_finished(self, report: GenerationReport) -> None:
+        """The last batch of a generation is committed."""
         ...
 
 

@@ -103,14 +103,12 @@ def test_a_task_given_as_a_folder_is_a_problem(coevo, small, monkeypatch):
 
     problem = Path(heuristics.__file__).parent / "problems" / "tsp_construct"
     seen = []
-    monkeypatch.setattr("coevo.app.launch.parts", lambda config, registries: seen.append(config) or 1 / 0)
+    monkeypatch.setattr("coevo.app.launch.parts", lambda blueprint: seen.append(blueprint) or 1 / 0)
     for given in (str(problem), os.path.relpath(problem)):
         with pytest.raises(ZeroDivisionError):
             coevo("run", *small, "--context", "eoh", "--task", given)
-    assert {(c.task, c.options["heuristics"]["folder"]) for c in seen} == {("heuristics", str(problem))}
-    from coevo.app.parts import run_path
-
-    assert run_path(seen[0]).name == "tsp_construct-es-eoh-1"
+    assert {(b.config.task, b.options("heuristics")["folder"]) for b in seen} == {("heuristics", str(problem))}
+    assert seen[0].run_path().name == "tsp_construct-es-eoh-1"
 
 
 def test_an_interrupted_run_says_how_to_go_on_and_does(coevo, small, tmp_path):

@@ -240,7 +240,7 @@ def test_a_failure_of_the_run_is_exit_code_1(coevo, small, monkeypatch):
 
 
 def test_a_fault_keeps_its_traceback(small, monkeypatch):
-    monkeypatch.setattr("coevo.app.launch.validate", lambda *_: 1 / 0)
+    monkeypatch.setattr("coevo.app.blueprint.Blueprint.checked", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         main(["run", *small])
 

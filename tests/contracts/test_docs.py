@@ -12,7 +12,6 @@ import pytest
 import typer
 
 import coevo
-from coevo.app.parts import table_names
 from coevo.cli import main
 from coevo.cli.application import build_app
 from coevo.cli.catalogue import kinds
@@ -355,7 +354,7 @@ def test_every_key_that_a_page_sets_exists(path):
     known = {*FIELDS, *(f"sampling.{name}" for name in SamplingConfig.model_fields)}
     known |= {f"rollouts.{name}" for name in RolloutConfig.model_fields}
     for registry in kinds(registries).values():
-        for name in set(registry.names) & set(table_names(registries)):
+        for name in set(registry.names) & set(registries.names):
             known |= {f"{name}.{option.name}" for option in registry.options(name)}
     text = path.read_text(encoding="utf-8")
     keys = re.findall(r"--set ([\w-]+(?:\.[\w-]+)?)[\w.]*=", text)

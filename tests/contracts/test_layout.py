@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from coevo.app.parts import table_names, validate
+from coevo.app.blueprint import Blueprint
 from coevo.host import discovery
-from coevo.host.config import build, read_file
+from coevo.host.config import read_file
 from coevo.tools.study.conduct import check_parts
 from coevo.tools.study.plan import read_study
 
@@ -101,7 +101,7 @@ def test_a_config_parses_and_begins_with_its_command(path):
     assert first.startswith("# coevo run ")
     assert str(path.relative_to(ROOT)) in first
     registries = discovery.load(folder=ROOT / "configs").registries()
-    validate(build(read_file(path), table_names(registries)), registries)
+    Blueprint.of(read_file(path), registries)
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda p: p.name)
@@ -109,7 +109,7 @@ def test_a_study_parses_and_begins_with_its_command(path, monkeypatch):
     first = path.read_text(encoding="utf-8").partition("\n")[0]
     assert first == f"# coevo study {path.relative_to(ROOT)}"
     # The model need not be here.
-    monkeypatch.setattr("coevo.tools.study.conduct.check_model", lambda *_: None)
+    monkeypatch.setattr("coevo.app.blueprint.Blueprint.check_model", lambda _: None)
     study, plugins = read_study(path)
     for run in study.runs:
         check_parts(run, plugins.registries())

@@ -9,8 +9,8 @@ import pytest
 from loop_kit import config, plugins
 
 import coevo
+from coevo.app.blueprint import Blueprint
 from coevo.app.launch import resume
-from coevo.app.parts import date_of, table_names, with_date
 from coevo.cli.serving import configured
 from coevo.errors import RunInterrupted, UserError
 from coevo.host.config import build
@@ -111,25 +111,28 @@ def test_what_is_no_day_is_refused_in_one_line():
         coevo.run(config(engine="dated", dated={"date": "tomorrow"}), plugins(Engines()))
 
 
+def blueprint(registries, **data):
+    return Blueprint(build(data, registries.names), registries)
+
+
 def test_a_day_that_is_there_stays():
     registries = plugins(Engines()).registries()
-    tables = ["dated", "pool", "numbers"]
-    for table in ({"engine": "dated"}, {"engine": "pool"}):
-        fresh = with_date(build(table, tables), registries, "2026-01-01")
-        assert date_of(fresh, registries) == "2026-01-01"
-        assert with_date(fresh, registries, "2027-07-07") == fresh
-    assert date_of(build({"engine": "numbers"}, tables), registries) == ""
+    for engine in ("dated", "pool"):
+        fresh = blueprint(registries, engine=engine).dated("2026-01-01")
+        assert fresh.date() == "2026-01-01"
+        assert fresh.dated("2027-07-07") == fresh
+    assert blueprint(registries, engine="numbers").date() == ""
 
 
 def test_a_study_goes_on_with_runs_that_began_on_other_days():
     coevo.run(config(engine="dated"), plugins(Engines()))
     registries = plugins(Engines()).registries()
     run = Subject("arm", 0, "a", Path("runs/a"))
-    asked = build(config(engine="dated"), table_names(registries))
+    asked = build(config(engine="dated"), registries.names)
     assert check_same(PlannedRun(run, asked), registries) == ""
     yesterday("2020-02-29")
     assert check_same(PlannedRun(run, asked), registries) == ""
-    other = build(config(engine="dated", dated={"date": "2021-01-01"}), table_names(registries))
+    other = build(config(engine="dated", dated={"date": "2021-01-01"}), registries.names)
     with pytest.raises(UserError, match=r"made with dated.date = '2020-02-29' and the study"):
         check_same(PlannedRun(run, other), registries)
 
@@ -139,7 +142,7 @@ def test_a_served_model_is_told_the_real_day_unless_another_is_asked_for(engine)
     coevo.run(config(engine=engine), plugins(Engines()))
     registries = plugins(Engines()).registries()
     served, _ = configured(RunFolder.find("a"), registries, engine, [])
-    assert date_of(served, registries) == ""
+    assert served.date() == ""
     if engine == "dated":
         served, _ = configured(RunFolder.find("a"), registries, engine, ["dated.date=2026-05-05"])
-        assert date_of(served, registries) == "2026-05-05"
+        assert served.date() == "2026-05-05"

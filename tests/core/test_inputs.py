@@ -11,6 +11,7 @@ import pytest
 from coevo.app import inputs
 from coevo.app import launch as app
 from coevo.app import record as startup
+from coevo.app.blueprint import Blueprint
 from coevo.cli import main
 from coevo.errors import RunInterrupted, UserError
 from coevo.host import discovery
@@ -179,7 +180,7 @@ def test_the_folder_of_a_problem_is_an_input(coevo):
     plugins = discovery.load()
 
     def taken():
-        return inputs.taken(build(data, ["heuristics"]), plugins, registries)
+        return inputs.taken(Blueprint(build(data, ["heuristics"]), registries), plugins)
 
     before = taken()
     assert set(before["files"]["heuristics.folder"]) == {"problem.toml", "evaluate.py", "template.py"}

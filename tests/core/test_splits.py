@@ -8,7 +8,7 @@ import loop_kit
 import pytest
 
 import coevo
-from coevo.app.parts import table_names
+from coevo.app.blueprint import Blueprint
 from coevo.errors import PluginError, UserError
 from coevo.host.config import build
 from coevo.records import Batch, Context, EpisodeResult, Example
@@ -141,9 +141,9 @@ def test_what_counts_rollouts_beforehand_and_what_tunes_do_not_load_it_either(mo
     monkeypatch.setattr(Asks, "batch", Batch(CONTEXT, split="test"), raising=False)
     monkeypatch.setattr(SplitsTask, "asked", ())
     registries = loop_kit.plugins(Plugin()).registries()
-    config = build(loop_kit.config(task="splits", context="asks"), table_names(registries))
+    blueprint = Blueprint(build(loop_kit.config(task="splits", context="asks"), registries.names), registries)
     with pytest.raises(UserError, match="the test split is in no batch"):
-        rehearse(config, registries, SplitsTask())
+        rehearse(blueprint, SplitsTask())
     assert SplitsTask.asked == ()
     Questions.of(SplitsTask(), SplitsTask().brief(), 4, 0, 4)
     assert SplitsTask.asked == ("train",)

@@ -21,7 +21,7 @@ import stand_in
 from loop_kit import config, plugins
 
 import coevo
-from coevo.app.parts import lasting_model
+from coevo.app.blueprint import Blueprint
 from coevo.endpoint.ports import free_port, listen
 from coevo.host.config import build
 from coevo.runs.folder import RunFolder
@@ -479,9 +479,9 @@ def test_a_name_that_only_looks_like_a_folder_stays_a_name(in_empty_folder):
         Path(name, "config.json").touch()
     for engine, kept in (("namer", "tiny"), ("numbers", str(Path("tiny").absolute()))):
         made = build(config(engine=engine, model="tiny"), ["fixed", "es", "none"])
-        assert lasting_model(made, found.registries()) == kept
+        assert Blueprint(made, found.registries()).lasting().config.model == kept
     alias = build(config(model="smollm2-135m"), ["fixed", "es", "none"])
-    assert lasting_model(alias, found.registries()) == "smollm2-135m"
+    assert Blueprint(alias, found.registries()).lasting().config.model == "smollm2-135m"
 
 
 def test_a_host_that_does_not_resolve_is_said_so(place, monkeypatch, command_line):

@@ -13,7 +13,7 @@ import coevo_es
 import coevo_heuristics
 import coevo_none
 import coevo_sample
-from coevo.app.parts import table_names
+from coevo.app.blueprint import Blueprint
 from coevo.host import hookspecs
 from coevo.host.config import build
 from coevo.host.discovery import Plugins
@@ -68,10 +68,9 @@ def plugins():
 
 
 def rehearsed(data):
-    found = plugins()
-    registries = found.registries()
-    config = build(data, table_names(registries))
-    return rehearse(config, registries, registries.tasks.create(config.task, config.options.get(config.task, {})))
+    registries = plugins().registries()
+    blueprint = Blueprint(build(data, registries.names), registries)
+    return rehearse(blueprint, blueprint.make_task())
 
 
 def run(data):
@@ -152,8 +151,9 @@ def test_an_updater_that_needs_real_answers_is_not_counted_and_says_why():
     found = plugins()
     found.manager.register(Hooks())
     registries = found.registries()
-    config = build({"task": "aim", "engine": "numbers", "context": "needy", "param": "none"}, table_names(registries))
-    counts = rehearse(config, registries, registries.tasks.create("aim", {}))
+    data = {"task": "aim", "engine": "numbers", "context": "needy", "param": "none"}
+    blueprint = Blueprint(build(data, registries.names), registries)
+    counts = rehearse(blueprint, blueprint.make_task())
     assert (counts.first, counts.usual) == ((), ())
     assert counts.problem.startswith(
         "'needy' cannot be rehearsed: IndexError: tuple index out of range (test_rehearsal.py:"

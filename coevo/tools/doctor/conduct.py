@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from coevo.app.parts import check_model, local_files, table_names
+from coevo.app.blueprint import Blueprint
+from coevo.app.parts import local_files
 from coevo.errors import PluginError, UserError
 from coevo.host.config import RunConfig, build
-from coevo.host.discovery import Plugins, Registries
+from coevo.host.discovery import Plugins
 from coevo.models.catalogue import catalogue
 from coevo.records import Json
 from coevo.tools.doctor import surroundings, system
@@ -62,7 +63,7 @@ class Doctor:
             yield from self._plugins()
             yield Check("plugins", "failure", one_line(error), "leave out one of them with COEVO_PLUGINS")
             return
-        config = build(self.data, table_names(registries))
+        config = build(self.data, registries.names)
         registries.engines.validate(config.engine, config.options.get(config.engine, {}))
         yield from system.checks(Path(config.runs), self.version_of)
         yield from surroundings.connections()
@@ -71,7 +72,7 @@ class Doctor:
         chosen = next(need for need in wanted if need.engine == config.engine)
         yield from (need.check(need is chosen, self.version_of) for need in wanted)
         yield from self._imports(chosen)
-        model = self._model(config, registries)
+        model = self._model(Blueprint(config, registries))
         yield from self._models(config, model)
         yield self._sandbox(config)
         runnable = chosen.check(True, self.version_of)
@@ -118,10 +119,10 @@ class Doctor:
         mend = answer.mend or mend or f"pip install --force-reinstall {package}"
         return Check(name, state, one_line(answer.error), mend, answer.told)
 
-    def _model(self, config: RunConfig, registries: Registries) -> Check:
-        name = f"model {config.model}"
+    def _model(self, blueprint: Blueprint) -> Check:
+        name = f"model {blueprint.config.model}"
         try:
-            check_model(config, registries)
+            blueprint.check_model()
         except UserError as error:
             found, own = parted(str(error))
             mend = own or "give an alias, a folder or a hub id with --model"

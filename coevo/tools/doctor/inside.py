@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from coevo.errors import CoevoError
+from coevo.optional import Starts, closed, described, offers
 from coevo.records import Json
 
 
@@ -45,10 +46,11 @@ def sandbox(arguments: Mapping[str, Any]) -> dict[str, Json]:
     """Start a task and let it describe itself."""
     task: Any = _registries(arguments).tasks.create(str(arguments["task"]), arguments["options"])
     try:
-        getattr(task, "start", lambda: None)()
-        return {"describe": _described(task)}
+        if offers(task, Starts):
+            task.start()
+        return {"describe": dict(described(task))}
     finally:
-        getattr(task, "close", lambda: None)()
+        closed(task)
 
 
 def engine(arguments: Mapping[str, Any]) -> dict[str, Json]:
@@ -68,15 +70,10 @@ def engine(arguments: Mapping[str, Any]) -> dict[str, Json]:
             "finish_reason": completion.finish_reason,
             "start_seconds": ready,
             "adapts": bool(made.capabilities.adapts),
-            "describe": _described(made),
+            "describe": dict(described(made)),
         }
     finally:
-        getattr(made, "close", lambda: None)()
-
-
-def _described(part: Any) -> dict[str, Json]:
-    describe: Callable[[], Mapping[str, Json]] | None = getattr(part, "describe", None)
-    return {} if describe is None else dict(describe())
+        closed(made)
 
 
 async def _one_token(made: Any) -> Any:

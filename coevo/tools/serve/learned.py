@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from coevo.app.parts import make_updaters, sampling_of
-from coevo.host.config import RunConfig
-from coevo.host.discovery import Registries
+from coevo.app.blueprint import Blueprint
 from coevo.interfaces import Brief, ContextUpdater, Task
 from coevo.loop.services import RunServices
+from coevo.optional import Instructs, closed, offers
+from coevo.optional import Learned as LearnedContext
 from coevo.records import Context, Json, Sampling
 from coevo.runs.folder import RunFolder
 from coevo.runs.journal import History
@@ -41,7 +41,7 @@ class Learned:
         return f"serving {base_url} as model {self.name!r} with {by}: {weights}; {self.context}"
 
 
-def learned(folder: RunFolder, history: History, config: RunConfig, registries: Registries) -> Learned:
+def learned(folder: RunFolder, history: History, blueprint: Blueprint) -> Learned:
     """What a run had learned by the end of `history`.
 
     The task says how a context steers its model (`system(context)`), and the context updater which context it is
@@ -51,37 +51,34 @@ def learned(folder: RunFolder, history: History, config: RunConfig, registries: 
     Raises:
         UserError: the task or the updater refuses its options.
     """
-    task = registries.tasks.create(config.task, config.options.get(config.task, {}))
+    task = blueprint.make_task()
     try:
         brief = task.brief()
-        system, said = _context(folder, history, config, registries, task, brief)
-        return Learned(folder.name, history, system, said, sampling_of(config, brief))
+        system, said = _context(folder, history, blueprint, task, brief)
+        return Learned(folder.name, history, system, said, blueprint.sampling(brief))
     finally:
-        getattr(task, "close", lambda: None)()
+        closed(task)
 
 
-def _context(
-    folder: RunFolder, history: History, config: RunConfig, registries: Registries, task: Task, brief: Brief
-) -> tuple[str, str]:
+def _context(folder: RunFolder, history: History, blueprint: Blueprint, task: Task, brief: Brief) -> tuple[str, str]:
     """The system message, and what there is to say about it."""
-    system: Callable[[Context], str] | None = getattr(task, "system", None)
-    if system is None:
+    config = blueprint.config
+    if not offers(task, Instructs):
         return "", (
             f"no context applied: that of task {config.task!r} is the prompt of a search, no message for a served model"
         )
-    _, updater = make_updaters(config, registries, brief, RunServices(config.seed, folder.path))
+    _, updater = blueprint.make_updaters(brief, RunServices(config.seed, folder.path))
     context = _restored(updater, history.states)
     whose = "the learned context" if context is not None else "the task's own context, which was not learned,"
-    text = system(context or Context(dict(brief.components)))
+    text = task.system(context or Context(dict(brief.components)))
     if not text:
         return "", f"no context applied: {whose} is empty"
     return text, f"{whose} applied as a system message of {len(text)} characters"
 
 
 def _restored(updater: ContextUpdater, states: Mapping[str, Json]) -> Context | None:
-    arrived: Callable[[], Context | None] | None = getattr(updater, "learned", None)
-    if arrived is None:
+    if not offers(updater, LearnedContext):
         return None
     if states:
         updater.load_state_dict(states["contexts"])
-    return arrived()
+    return updater.learned()

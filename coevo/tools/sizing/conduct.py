@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from coevo.app.parts import inner_engine, sampling_of, table_names, validate
+from coevo.app.blueprint import Blueprint
 from coevo.errors import UserError
-from coevo.host.config import RunConfig, build
+from coevo.host.config import RunConfig
 from coevo.host.discovery import Plugins
 from coevo.machine import resources as here
 from coevo.records import Json
@@ -55,22 +55,20 @@ def make_plan(data: Mapping[str, Json], plugins: Plugins, given: Given) -> dict[
     Raises:
         UserError: the configuration is wrong, or nothing is known of the model.
     """
-    registries = plugins.registries()
-    config = build(data, table_names(registries))
-    validate(config, registries)
-    task = registries.tasks.create(config.task, config.options.get(config.task, {}))
+    blueprint = Blueprint.of(data, plugins.registries())
+    config, task = blueprint.config, blueprint.make_task()
     brief = task.brief()
-    counts = rehearse(config, registries, task)
-    answer = sampling_of(config, brief).max_new_tokens
+    counts = rehearse(blueprint, task)
+    answer = blueprint.sampling(brief).max_new_tokens
     prompt = round(counts.characters / value("characters"))
     first, usual = (costs.work_of(batches, brief.max_calls, prompt, answer) for batches in (counts.first, counts.usual))
     plan = _about(config, counts, first, usual)
-    inner, _ = inner_engine(config, registries)
-    if REMOTE in [option.name for option in registries.engines.options(inner)]:
+    inner, _ = blueprint.inner_engine()
+    if REMOTE in [option.name for option in blueprint.registries.engines.options(inner)]:
         return {**plan, "model": {"name": config.model}, "served": "elsewhere", "verdicts": [], "fits": True}
     shape = architecture(config.model, given.parameters)
     found = here.gpus()
-    how = deployment(config, registries, shape, counts.hand, given.gpus, found)
+    how = deployment(blueprint, shape, counts.hand, given.gpus, found)
     machine = _machine(config, how, given, found)
     check_cores(how, machine.cores)
     return {**plan, **_sizes(config, shape, how, machine, usual)}

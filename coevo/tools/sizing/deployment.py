@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from coevo.app.parts import inner_engine
+from coevo.app.blueprint import Blueprint
 from coevo.errors import UserError
-from coevo.host.config import RunConfig
 from coevo.host.discovery import Registries
 from coevo.machine.resources import Gpu
 from coevo.tools.sizing.architecture import Architecture
@@ -76,8 +75,7 @@ class Deployment:
 
 
 def deployment(
-    config: RunConfig,
-    registries: Registries,
+    blueprint: Blueprint,
     shape: Architecture,
     asked: int,
     gpus: int | None,
@@ -86,8 +84,7 @@ def deployment(
     """Read a configuration.
 
     Args:
-        config: what is to run.
-        registries: for the engines' defaults.
+        blueprint: what is to run.
         shape: gives the context where the engine names none.
         asked: requests that one policy gets at once at most.
         gpus: how many there are, where the user says so.
@@ -96,8 +93,9 @@ def deployment(
     Raises:
         UserError: tensor parallelism that the model cannot be cut into.
     """
-    outer = _with_defaults(registries, config.engine, config.options.get(config.engine, {}))
-    inner, given = inner_engine(config, registries)
+    config, registries = blueprint.config, blueprint.registries
+    outer = _with_defaults(registries, config.engine, blueprint.options(config.engine))
+    inner, given = blueprint.inner_engine()
     pool = config.engine if inner != config.engine else ""
     options = _with_defaults(registries, inner, given)
     per_worker = outer.get("gpus") if pool else None

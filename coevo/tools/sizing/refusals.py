@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from coevo.app.parts import check_needs, inner_engine
+from coevo.app.blueprint import Blueprint
 from coevo.errors import UserError
-from coevo.host.config import RunConfig
-from coevo.host.discovery import Registries
 from coevo.interfaces import ParameterUpdater
 from coevo.tools.sizing.deployment import Deployment
 
 
-def check_engines(config: RunConfig, registries: Registries, parameters: ParameterUpdater) -> None:
+def check_engines(blueprint: Blueprint, parameters: ParameterUpdater) -> None:
     """Refuse engines that cannot do what is asked, the one that a pool has inside among them.
 
     Raises:
         UserError: the first thing that is wrong.
     """
-    check_needs(config, registries, parameters)
-    inner, options = inner_engine(config, registries)
+    config, registries = blueprint.config, blueprint.registries
+    blueprint.check_needs(parameters)
+    inner, options = blueprint.inner_engine()
     if "engine" not in [option.name for option in registries.engines.options(config.engine)]:
         return
     if inner == config.engine:
@@ -25,7 +24,7 @@ def check_engines(config: RunConfig, registries: Registries, parameters: Paramet
             f"{config.engine}.engine got {inner!r}: a pool is no worker; expected the engine that its workers run"
         )
     registries.engines.validate(inner, options)
-    check_needs(config.model_copy(update={"engine": inner}), registries, parameters)
+    blueprint.changed(engine=inner).check_needs(parameters)
 
 
 def check_cores(how: Deployment, cores: int) -> None:

@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from coevo.app.parts import make_updaters
+from coevo.app.blueprint import Blueprint
 from coevo.errors import CoevoError, PluginError
-from coevo.host.config import RunConfig
-from coevo.host.discovery import Registries
 from coevo.host.faults import told
 from coevo.interfaces import Brief, Task
 from coevo.loop.plan import Chunk, Plan, PlanSettings, choose, load_examples
 from coevo.loop.services import RunServices
+from coevo.optional import drives_itself
 from coevo.records import Batch, Buffer, Example, Perturbation, Provenance, Rollout, Trajectory
 from coevo.tools.sizing.refusals import check_engines
 
@@ -64,17 +63,17 @@ class Counts:
         return max((batch.characters for batch in (*self.first, *self.usual)), default=0)
 
 
-def rehearse(config: RunConfig, registries: Registries, task: Task) -> Counts:
+def rehearse(blueprint: Blueprint, task: Task) -> Counts:
     """Ask the updaters for the batches of two generations, as a run would. Nothing is generated or scored.
 
     Raises:
         UserError: an updater refuses its options or the task, or the engine cannot do what it needs.
     """
-    brief = task.brief()
+    config, brief = blueprint.config, task.brief()
     with tempfile.TemporaryDirectory(prefix="coevo-plan-") as folder:
         services = RunServices(config.seed, Path(folder))
-        parameters, contexts = make_updaters(config, registries, brief, services)
-        check_engines(config, registries, parameters)
+        parameters, contexts = blueprint.make_updaters(brief, services)
+        check_engines(blueprint, parameters)
         generations: list[list[BatchCount]] = []
         try:
             for services.generation in range(GENERATIONS):
@@ -112,7 +111,7 @@ def _count(task: Task, batch: Batch, examples: Sequence[Example], chunks: Sequen
 
 def _characters(task: Task, batch: Batch, example: Example, context: int) -> int:
     """Of the longest first prompt; of an agent that drives itself, those of the context that it is given."""
-    if hasattr(task, "run"):
+    if drives_itself(task):
         return sum(len(text) for text in batch.contexts[context].components.values())
     requests = task.episode(example, batch.contexts[context]).requests()
     return max((sum(len(str(m.get("content", ""))) for m in r.messages) for r in requests), default=0)

@@ -12,12 +12,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from coevo.app.affording import check_first_batch, check_tokens, token_counter
-from coevo.app.parts import check_model, make_updaters
+from coevo.app.blueprint import Blueprint
 from coevo.errors import CoevoError, RunInterrupted, UserError
 from coevo.files import open_own
 from coevo.host.discovery import Plugins, Registries
 from coevo.loop.services import RunServices
 from coevo.machine.interrupts import staying, terminating
+from coevo.optional import closed
 from coevo.records import Json
 from coevo.runs.folder import RunFolder
 from coevo.tools.study.layers import who
@@ -81,17 +82,17 @@ def check_parts(run: PlannedRun, registries: Registries) -> None:
     Raises:
         UserError: the arm and what is wrong.
     """
-    config = run.config
+    blueprint = Blueprint(run.config, registries)
     try:
-        task = registries.tasks.create(config.task, config.options.get(config.task, {}))
+        task = blueprint.make_task()
         try:
-            services = RunServices(config.seed, run.subject.path)
-            parts = make_updaters(config, registries, task.brief(), services)
-            check_model(config, registries)
-            check_tokens(config, registries, task)
-            check_first_batch(config, task, parts, services, token_counter(config, registries))
+            services = RunServices(run.config.seed, run.subject.path)
+            parts = blueprint.make_updaters(task.brief(), services)
+            blueprint.check_model()
+            check_tokens(blueprint, task)
+            check_first_batch(blueprint, task, parts, services, token_counter(blueprint))
         finally:
-            getattr(task, "close", lambda: None)()
+            closed(task)
     except UserError as error:
         raise UserError(f"{who(run.subject.arm, run.subject.cell)}: {error}") from None
 

@@ -6,7 +6,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import TypeAlias, cast
 
-from coevo.app.parts import table_names, validate
+from coevo.app.blueprint import Blueprint
 from coevo.errors import UserError, did_you_mean
 from coevo.host.config import RunConfig, build
 from coevo.host.discovery import Registries
@@ -39,7 +39,7 @@ def configurations(
     Raises:
         UserError: the first thing that is wrong, and whose.
     """
-    tables = table_names(registries)
+    tables = registries.names
     configs: dict[tuple[Cell, str], RunConfig] = {}
     used: set[str] = set()
     for cell, (of_problem, of_budget) in layers.items():
@@ -53,7 +53,7 @@ def configurations(
                 # What an arm says itself it has to use; what the others say is for the arms that do.
                 kept = {k: v for k, v in config.options.items() if k in chosen or k in own}
                 config = config.model_copy(update={"options": kept})
-                validate(config, registries)
+                Blueprint(config, registries).checked()
             configs[cell, arm] = config
             used |= chosen
     shared = {"base": base}

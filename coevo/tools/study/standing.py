@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
-from coevo.app.parts import date_of, table_names, with_date
+from coevo.app.blueprint import Blueprint
 from coevo.errors import CoevoError, UserError
-from coevo.host.config import RunConfig, build
+from coevo.host.config import build
 from coevo.host.discovery import Registries
 from coevo.records import Json
 from coevo.runs.folder import RunFolder
@@ -29,13 +29,13 @@ def check_same(run: PlannedRun, registries: Registries) -> str:
     """
     folder = RunFolder(run.subject.path)
     try:
-        made = build(folder.config(), table_names(registries))
+        made = Blueprint(build(folder.config(), registries.names), registries)
     except CoevoError as error:
         return f"its configuration is damaged: {error}"  # it fails by itself, and the others go on
-    before = _flat(made, registries)
+    before = _flat(made)
     # The day on which a run began is its own, where the study names none.
-    date = date_of(made, registries)
-    now = _flat(with_date(run.config, registries, date) if date else run.config, registries)
+    date, asked = made.date(), Blueprint(run.config, registries)
+    now = _flat(asked.dated(date) if date else asked)
     for key in sorted({*before, *now}):
         if before.get(key) != now.get(key):
             raise UserError(
@@ -49,10 +49,10 @@ def _said(key: str, values: Mapping[str, Json]) -> str:
     return f"{key} = {values[key]!r}" if key in values else f"no {key}"
 
 
-def _flat(config: RunConfig, registries: Registries) -> dict[str, Json]:
+def _flat(blueprint: Blueprint) -> dict[str, Json]:
     """`a.b` → value of everything that may change a result."""
-    data = config.to_toml_data()
-    data = {k: v for k, v in data.items() if k not in NO_RESULT and k not in registries.loggers}
+    config, loggers = blueprint.config, blueprint.registries.loggers
+    data = {k: v for k, v in config.to_toml_data().items() if k not in NO_RESULT and k not in loggers}
     # Where a plugin's file is says nothing, and changes with the machine.
     data["plugins"] = [Path(str(file)).name for file in config.plugins]
     return dict(_leaves("", data))

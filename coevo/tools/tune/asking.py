@@ -17,6 +17,7 @@ from coevo.loop.plan import Plan, PlanSettings, Prepared, load_examples
 from coevo.numerics.credit import default_credit, with_credits
 from coevo.numerics.seeds import derive, noise_seed
 from coevo.numerics.shaping import Floats, bounded_credit
+from coevo.optional import Moves, offers
 from coevo.records import EXCLUDED, Batch, Buffer, Context, Example, Perturbation, Rollout
 
 TUNE = "tune"
@@ -139,5 +140,4 @@ def equal_share(rollouts: Sequence[Rollout], members: int) -> float:
 
 def moved_share(engine: Engine, members: Sequence[Perturbation]) -> float | None:
     """Share of sampled weights whose served value a member changes; None where the engine cannot tell."""
-    moved = getattr(engine, "moved", None)
-    return None if moved is None else float(moved(members[0]))
+    return float(engine.moved(members[0])) if offers(engine, Moves) else None

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from coevo.app.parts import updater_options
+from coevo.app.blueprint import Blueprint
 from coevo.errors import UserError
-from coevo.host.config import RunConfig
-from coevo.host.discovery import Registries
 from coevo.interfaces import Engine
 from coevo.loop.plan import MOST_ANSWERS
+from coevo.optional import Moves, offers
 from coevo.records import Perturbation
 from coevo.tools.tune.proposal import Strategy
 
@@ -36,13 +35,14 @@ POPULATION = 16
 """Where the parameter updater does not say its own."""
 
 
-def strategy_of(config: RunConfig, registries: Registries) -> Strategy:
+def strategy_of(blueprint: Blueprint) -> Strategy:
     """The parameter updater to tune: the configuration's, or `es` where that has no sigma.
 
     Raises:
         UserError: there is no `es` either.
     """
-    updaters, name, given = registries.parameter_updaters, config.param, updater_options(config, registries)
+    updaters, name = blueprint.registries.parameter_updaters, blueprint.config.param
+    given = blueprint.parameter_options()
     if "sigma" not in [option.name for option in updaters.options(name)]:
         name, given = FALLBACK, {}
     values: dict[str, Any] = {option.name: option.default for option in updaters.options(name)}
@@ -56,11 +56,12 @@ def strategy_of(config: RunConfig, registries: Registries) -> Strategy:
     )
 
 
-def without_context(config: RunConfig) -> RunConfig:
+def without_context(blueprint: Blueprint) -> Blueprint:
     """The same for any context updater: the task's own prompt is asked, and some updaters refuse some tasks."""
+    config = blueprint.config
     kept = {config.task, config.engine, *(() if config.param == "none" else (config.param,))}
     options = {name: table for name, table in config.options.items() if name in kept}
-    return config.model_copy(update={"context": "none", "options": options})
+    return blueprint.changed(context="none", options=options)
 
 
 def default_sigmas(strategy: Strategy) -> list[float]:
@@ -75,9 +76,8 @@ def visible(sigmas: Sequence[float], engine: Engine) -> list[float]:
 
     A run whose sigma is rounded away is the first that wants to be tuned, and around it there is nothing to measure.
     """
-    moved: Callable[[Perturbation], float] | None = getattr(engine, "moved", None)
     grid = list(sigmas)
-    while moved is not None and grid[-1] < LARGEST and moved(Perturbation(1, grid[0])) < VISIBLE:
+    while offers(engine, Moves) and grid[-1] < LARGEST and engine.moved(Perturbation(1, grid[0])) < VISIBLE:
         grid = [2.0 * sigma for sigma in grid]
     return grid
 

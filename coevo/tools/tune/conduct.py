@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
+from coevo.app.blueprint import Blueprint
 from coevo.app.launch import parts
-from coevo.app.parts import table_names, validate
 from coevo.errors import UserError
-from coevo.host.config import build
 from coevo.host.discovery import Plugins
 from coevo.records import Json
 from coevo.runs.folder import RunFolder
@@ -49,15 +48,12 @@ def tune(
         RunError: engine or judge failed at too many answers.
         CheckFailedError: the weights of `run` cannot be rebuilt.
     """
-    registries = plugins.registries()
-    config = build(data, table_names(registries))
-    validate(config, registries)
-    config = without_context(config)
-    strategy = strategy_of(config, registries)
+    blueprint = without_context(Blueprint.of(data, plugins.registries()))
+    config, strategy = blueprint.config, strategy_of(blueprint)
     grid = default_sigmas(strategy) if sigmas is None else sorted(sigmas)
     check_sizes(grid, members, answers)
     history = None if run is None else run.journal.history()
-    with parts(config, registries) as (task, engine):
+    with parts(blueprint) as (task, engine):
         if not engine.capabilities.adapts:
             raise UserError(
                 f"engine {config.engine!r} cannot be tuned, because its weights are fixed; "
@@ -70,7 +66,7 @@ def tune(
         started, brief = time.monotonic(), task.brief()
         questions = Questions.of(task, brief, answers, config.seed, config.rollouts.chunk)
         measuring = Measuring(task, engine, brief, questions, grid, members, tell)
-        centre, findings = measuring.run(config, registries)
+        centre, findings = measuring.run(blueprint)
         chosen = choose(findings, strategy)
         return {
             "task": config.task,

@@ -9,12 +9,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from coevo.app.parts import make_updaters, run_path, sampling_of
-from coevo.host.config import RunConfig
-from coevo.host.discovery import Registries
+from coevo.app.blueprint import Blueprint
 from coevo.interfaces import Brief, Engine, Task
 from coevo.loop.collector import Collector
 from coevo.loop.services import RunServices
+from coevo.optional import Wraps, offers
 from coevo.records import Rollout
 from coevo.report.numbers import count, duration, number, percent
 from coevo.tools.tune.asking import Questions, credits_of, equal_share, moved_share, valid_share
@@ -39,14 +38,17 @@ class Measuring:
     members: int
     tell: Tell
 
-    def run(self, config: RunConfig, registries: Registries) -> tuple[tuple[Rollout, ...], list[Finding]]:
+    def run(self, blueprint: Blueprint) -> tuple[tuple[Rollout, ...], list[Finding]]:
         """The centre's answers, and what was found at each sigma."""
-        services = RunServices(config.seed, run_path(config))
-        _, contexts = make_updaters(config, registries, self.brief, services)
-        wrap, sampling = getattr(contexts, "wrap", None), sampling_of(config, self.brief)
+        config, sampling = blueprint.config, blueprint.sampling(self.brief)
+        _, contexts = blueprint.make_updaters(self.brief, RunServices(config.seed, blueprint.run_path()))
+        wrap = contexts.wrap if offers(contexts, Wraps) else None
         scorers = ThreadPoolExecutor(max_workers=2 * (os.cpu_count() or 1), thread_name_prefix="score")
         try:
-            collector = Collector(self.engine, self.task, sampling, scorers, wrap, config.rollouts.retries)
+            collector = Collector(
+                engine=self.engine, task=self.task, sampling=sampling, scorers=scorers, wrap=wrap,
+                retries=config.rollouts.retries,
+            )  # fmt: skip
             return asyncio.run(self._every(collector))
         finally:
             scorers.shutdown(cancel_futures=True)
