@@ -40,7 +40,7 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         ] = None,
         as_json: AsJson = False,
     ) -> None:
-        """Say what a configuration needs of memory, disk, network and time, beside GRPO. Starts nothing.
+        """Say what a configuration needs of memory, disk, network and time. Starts nothing.
 
         Exit code 1 where it does not fit. Without --gpus and the memories it is held against this machine.
         """

@@ -75,7 +75,6 @@ def test_a_folder_is_read_from_its_config_and_headers(tmp_path):
     layer = 64 * 64 * 2 + 2 * 64 * 32 + 3 * 64 * 128 + 2 * 64
     assert (shape.vocab, shape.tied, shape.heads, shape.kv_heads, shape.head_dim) == (259, True, 4, 2, 16)
     assert shape.parameters == 259 * 64 + 3 * layer + 64
-    assert shape.largest_block() == (3 * layer + 64) // 3
     assert architecture(str(folder)) == shape
 
 
@@ -87,7 +86,7 @@ def test_a_name_of_which_nothing_is_known_says_how_to_tell():
     with pytest.raises(UserError, match=r"model 'Qwen/Qwen3.5-4b'; did you mean 'Qwen/Qwen3.5-4B'\?; give it with"):
         architecture("Qwen/Qwen3.5-4b")
     shape = architecture("someone/else", 4_000_000_000)
-    assert (shape.parameters, shape.kv_bytes(2), shape.largest_block()) == (4_000_000_000, None, None)
+    assert (shape.parameters, shape.kv_bytes(2)) == (4_000_000_000, None)
 
 
 def test_a_folder_that_is_no_model_is_refused(tmp_path):

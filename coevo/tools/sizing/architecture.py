@@ -75,13 +75,6 @@ class Architecture:
             return None
         return self.hidden * max(self.vocab, self.intermediate)
 
-    def largest_block(self) -> int | None:
-        """Parameters of one layer, which ZeRO-3 gathers whole; the mean over the layers."""
-        if self.layers is None or self.hidden is None or self.vocab is None:
-            return None
-        tables = self.vocab * self.hidden * (1 if self.tied else 2)
-        return (self.parameters - tables) // self.layers
-
 
 def architecture(model: str, parameters: int | None = None) -> Architecture:
     """The shape of a model that is here, or of one that is known. Nothing is downloaded.

@@ -122,7 +122,7 @@ def _machine(config: RunConfig, how: Deployment, given: Given, found: Sequence[h
 def _sizes(
     config: RunConfig, shape: Architecture, how: Deployment, machine: Machine, usual: costs.Work
 ) -> dict[str, Json]:
-    rows = memory.device_rows(shape, how, machine.gpu_memory, usual.answer, usual.rollout)
+    rows = memory.device_rows(shape, how, machine.gpu_memory, usual.answer)
     spent = costs.seconds(shape, how, usual, machine.cores)
     disk = costs.disk_bytes(config, shape, how, usual, spent.update)
     found = verdicts(Question(shape, how, usual, machine), disk, config.generations * spent.updates)
@@ -135,13 +135,9 @@ def _sizes(
         "host": [dataclasses.asdict(row) for row in memory.host_rows(shape, how, rows)],
         "disk": disk,
         "network": costs.network_bytes(shape, how, usual),
-        "seconds": {
-            **dataclasses.asdict(spent),
-            "generation": spent.generation,
-            "grpo_generation": spent.grpo_generation,
-        },
+        "seconds": {**dataclasses.asdict(spent), "generation": spent.generation},
         "verdicts": [_verdict(verdict) for verdict in found],
-        "fits": all(verdict.fits is not False for verdict in found if verdict.counts),
+        "fits": all(verdict.fits is not False for verdict in found),
         "constants": {name: dataclasses.asdict(constant) for name, constant in CONSTANTS.items()},
     }
 

@@ -43,10 +43,6 @@ CONSTANTS: dict[str, Constant] = {
     "journal_line": Constant(2_000, "bytes a batch", "measured", "study learns: 3.5 to 5.3 kB with what follows"),
     "journal_term": Constant(45, "bytes a member", "measured", "a seed of 16 hex digits and a coefficient"),
     "journal_objective": Constant(12, "bytes an answer", "measured", "study learns"),
-    # GRPO beside it.
-    "gpu_flops": Constant(0.4 * 9.89e14, "operations/s", "estimate", "40 % of an H100's 989 TFLOP/s in bf16"),
-    "train_flops": Constant(10, "operations a weight and token", "estimate",
-                            "2 forward, 4 backward, 2 recomputed, 2 of the reference model"),
 }  # fmt: skip
 
 

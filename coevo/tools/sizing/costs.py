@@ -1,4 +1,4 @@
-"""Disk, network and time of a generation, for ES and for GRPO."""
+"""Disk, network and time of a generation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ class Work:
         leases: members served, over all batches.
         updates: adapting batches; `terms` are the members in them.
         prompt, answer: tokens of a prompt (about) and of an answer (at most).
-        rollout: tokens of a whole rollout, at most.
         hand: requests of a policy in a batch at most.
     """
 
@@ -37,7 +36,6 @@ class Work:
     terms: int
     prompt: int
     answer: int
-    rollout: int
     hand: int
 
     @property
@@ -58,46 +56,32 @@ def work_of(batches: Sequence[BatchCount], max_calls: int, prompt: int, answer: 
         terms=sum(batch.members for batch in adapting),
         prompt=prompt,
         answer=answer,
-        rollout=max_calls * (prompt + answer),
         hand=max((batch.hand for batch in batches), default=0),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Seconds:
-    """Estimated seconds: one member made ready, one update, and a generation by its parts. None: not known."""
+    """Estimated seconds: one member made ready, one update, and a generation by its parts."""
 
     serve: float
     update: float
     noise: float
     rollouts: float
     updates: float
-    grpo_sync: float | None
-    grpo_training: float | None
 
     @property
     def generation(self) -> float:
-        """Of ES."""
+        """All of them."""
         return self.noise + self.rollouts + self.updates
-
-    @property
-    def grpo_generation(self) -> float | None:
-        """Of GRPO with as many rollouts."""
-        if self.grpo_sync is None or self.grpo_training is None:
-            return None
-        return self.rollouts + self.grpo_sync + self.grpo_training
 
 
 def seconds(shape: Architecture, how: Deployment, work: Work, cores: int) -> Seconds:
     """Time of a generation: bytes and operations over what the hardware moves and does."""
     serve, update = serve_seconds(shape, how, cores), update_seconds(shape, how, work, cores)
     rollouts = work.calls * work.answer / (token_rate(shape, how, work) * how.workers)
-    sync = training = None
-    if how.on_gpu:
-        sync = work.updates * 2 * shape.parameters / value("host_link")
-        training = work.tokens * value("train_flops") * shape.parameters / (value("gpu_flops") * how.devices)
     noise = serve * -(-work.leases // how.workers)
-    return Seconds(serve, update, noise, rollouts, work.updates * update, sync, training)
+    return Seconds(serve, update, noise, rollouts, work.updates * update)
 
 
 def serve_seconds(shape: Architecture, how: Deployment, cores: int) -> float:

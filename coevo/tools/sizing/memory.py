@@ -1,4 +1,4 @@
-"""Bytes on every device and in main memory: of ES as coevo does it, and of GRPO on the same devices."""
+"""Bytes on every device and in main memory."""
 
 from __future__ import annotations
 
@@ -9,32 +9,15 @@ from coevo.tools.sizing.architecture import Architecture
 from coevo.tools.sizing.constants import value
 from coevo.tools.sizing.deployment import Deployment
 
-OPTIMIZER = 12
-"""Bytes of a weight in mixed-precision Adam: fp32 master, first and second moment."""
-
-GRADIENT = 2
-"""bfloat16."""
-
-HIDDEN_WIDE, INTERMEDIATE_WIDE = 8, 4
-"""Activations of a layer that live while it is recomputed: tensors of width `hidden` and `intermediate` per token."""
-
-LOGIT = 8
-"""Bytes of a logit in training: fp32, and its gradient."""
-
-
-SERVING = ("weights, served", "key/value cache", "activations, serving")
-"""What vLLM's sleep mode gives back."""
-
 UNKNOWN = "unknown: the model's shape or context is not known"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of the table: bytes for ES and for GRPO, None where a way has no such thing, and what it is made of."""
+    """A line of the table: bytes, None where they are not known, and what they are made of."""
 
     what: str
-    es: int | None
-    grpo: int | None
+    bytes: int | None
     note: str = ""
 
 
@@ -90,7 +73,7 @@ def cache(shape: Architecture, how: Deployment, left: int | None) -> Cache | Non
     return Cache(max(1, fitting) * each, fitting)
 
 
-def device_rows(shape: Architecture, how: Deployment, memory: int | None, answer: int, rollout: int) -> list[Row]:
+def device_rows(shape: Architecture, how: Deployment, memory: int | None, answer: int) -> list[Row]:
     """What lies on each device, the sum last.
 
     Args:
@@ -98,7 +81,6 @@ def device_rows(shape: Architecture, how: Deployment, memory: int | None, answer
         how: where it is.
         memory: bytes of a device; None on the CPU or where it is not known: the cache is then for all answers.
         answer: tokens of an answer at most.
-        rollout: tokens of a whole rollout at most, which GRPO trains on.
     """
     weights = -(-shape.parameters * how.width // how.shards)
     step = prompt_tokens(how, answer)
@@ -111,29 +93,23 @@ def device_rows(shape: Architecture, how: Deployment, memory: int | None, answer
     cached = None if held is None else held.bytes
     told = f"{step:,} prompt tokens, one layer, logits"
     rows = [
-        Row("weights, served", weights, weights, f"{how.dtype}, {how.width} bytes x parameters / {how.shards}"),
-        Row("key/value cache", cached, cached, _cached(how, held)),
-        Row("activations, serving", serving, serving, UNKNOWN if serving is None else told),
-        *_training(shape, how, rollout),
+        Row("weights, served", weights, f"{how.dtype}, {how.width} bytes x parameters / {how.shards}"),
+        Row("key/value cache", cached, _cached(how, held)),
+        Row("activations", serving, UNKNOWN if serving is None else told),
     ]
     if how.on_gpu:
-        rows.append(Row("noise on its way", piece, None, "two pieces of the master, at most 256 MB each; one tensor"))
-        rows.append(Row("runtime", runtime, runtime, "CUDA context, libraries, graphs"))
+        rows.append(Row("noise on its way", piece, "two pieces of the master, at most 256 MB each; one tensor"))
+        rows.append(Row("runtime", runtime, "CUDA context, libraries, graphs"))
     if master is not None:
-        rows.append(Row("fp32 master", master, None, f"master = 'device': 4 bytes x parameters / {how.shards}"))
+        rows.append(Row("fp32 master", master, f"master = 'device': 4 bytes x parameters / {how.shards}"))
     return [*rows, total(rows)]
-
-
-def asleep(rows: Sequence[Row]) -> int:
-    """Bytes that GRPO needs of a device at least: vLLM gives its memory back while the weights are trained."""
-    return (rows[-1].grpo or 0) - sum(row.grpo or 0 for row in rows if row.what in SERVING)
 
 
 def total(rows: Sequence[Row]) -> Row:
     """The sum of a table."""
     unknown = any(row.note == UNKNOWN for row in rows)
     note = "at least: something is unknown" if unknown else ""
-    return Row("sum", sum(row.es or 0 for row in rows), sum(row.grpo or 0 for row in rows), note)
+    return Row("sum", sum(row.bytes or 0 for row in rows), note)
 
 
 def _piece(shape: Architecture, how: Deployment) -> int:
@@ -157,51 +133,22 @@ def _cached(how: Deployment, held: Cache | None) -> str:
     return f"{held.sequences} answers of {how.context:,} tokens at once"
 
 
-def _training(shape: Architecture, how: Deployment, rollout: int) -> list[Row]:
-    """What GRPO needs besides the copy that generates: ZeRO-3 over all devices, full recomputation."""
-    over = max(1, how.devices)
-    part = -(-shape.parameters // over)
-    rows = [
-        Row("weights, trained", None, 2 * part, f"bfloat16 / {over} (ZeRO-3)"),
-        Row("gradients", None, GRADIENT * part, f"bfloat16 / {over}"),
-        Row("Adam", None, OPTIMIZER * part, f"fp32 master and two moments / {over}"),
-        Row("reference model", None, 2 * part, f"bfloat16 / {over}, for the KL term"),
-    ]
-    block = shape.largest_block()
-    if block is None or shape.hidden is None or shape.intermediate is None:
-        return [*rows, Row("activations, training", None, None, UNKNOWN)]
-    tokens = rollout if how.context is None else min(rollout, how.context)
-    kept = (shape.layers or 0) * tokens * shape.hidden * 2
-    alive = 2 * 2 * tokens * (HIDDEN_WIDE * shape.hidden + INTERMEDIATE_WIDE * shape.intermediate)
-    logits = LOGIT * tokens * (shape.vocab or 0)
-    told = f"one rollout of {tokens:,} tokens: layer inputs, one layer recomputed, logits"
-    return [
-        *rows,
-        Row("gathered layers", None, 2 * 2 * block, "two layers in bfloat16, one of them ahead"),
-        Row("activations, training", None, kept + alive + logits, told),
-    ]
-
-
 def host_rows(shape: Architecture, how: Deployment, device: Sequence[Row]) -> list[Row]:
     """What lies in main memory of the node; on the CPU also what would lie on a device, for every worker."""
     rows: list[Row] = []
     if not how.on_gpu:
         copies = how.workers * how.shards
-        rows += [Row(r.what, _times(r.es, copies), _times(r.grpo, copies), r.note) for r in device[:-1]]
+        rows += [Row(r.what, None if r.bytes is None else r.bytes * copies, r.note) for r in device[:-1]]
     else:
         pinned = 2 * how.devices * int(value("piece"))
-        rows.append(Row("staging", pinned, None, "two pinned pieces of at most 256 MB a device"))
+        rows.append(Row("staging", pinned, "two pinned pieces of at most 256 MB a device"))
     if how.master != "disk" and not (how.master == "device" and how.on_gpu):
         once = "once a node" if how.masters == 1 else f"for each of {how.masters} engines"
-        rows.insert(0, Row("fp32 master", 4 * shape.parameters * how.masters, None, f"4 bytes x parameters, {once}"))
+        rows.insert(0, Row("fp32 master", 4 * shape.parameters * how.masters, f"4 bytes x parameters, {once}"))
     elif how.master == "device":
         told = "the first copy, from which devices are filled"
-        rows.insert(0, Row("fp32 master", 4 * shape.parameters * how.masters, None, told))
+        rows.insert(0, Row("fp32 master", 4 * shape.parameters * how.masters, told))
     processes = how.devices or how.workers * how.shards
     running = processes * int(value("process"))
-    rows.append(Row("processes", running, running, f"{processes} with their libraries"))
+    rows.append(Row("processes", running, f"{processes} with their libraries"))
     return [*rows, total(rows)]
-
-
-def _times(number: int | None, factor: int) -> int | None:
-    return None if number is None else number * factor

@@ -65,8 +65,8 @@ def _rollouts(plan: Mapping[str, Any]) -> str:
 
 
 def _memory(where: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    lines = [[row["what"], size(row["es"]), size(row["grpo"]), row["note"]] for row in rows]
-    return table(lines, (where, "ES", "GRPO", "what it is made of"))
+    lines = [[row["what"], size(row["bytes"]), row["note"]] for row in rows]
+    return table(lines, (where, "", "what it is made of"))
 
 
 def _moved(plan: Mapping[str, Any]) -> str:
@@ -88,28 +88,24 @@ def _time(plan: Mapping[str, Any]) -> str:
     if plan["rollouts"]["problem"]:
         return f"one member ready in about {told['serve']:.2g} s (estimate)"
     rows = [
-        ["make members ready", _seconds(told["noise"]), ABSENT, f"{_seconds(told['serve'])} each"],
-        ["rollouts", _seconds(told["rollouts"]), _seconds(told["rollouts"]), "if every answer has its full length"],
-        ["update", _seconds(told["updates"]), _seconds(told["grpo_training"]), f"ES {_seconds(told['update'])} each"],
-        ["weights to the generating copy", ABSENT, _seconds(told["grpo_sync"]), "ES sends seeds"],
-        ["sum", _seconds(told["generation"]), _seconds(told["grpo_generation"]), "estimates: see docs/memory.md"],
+        ["make members ready", _seconds(told["noise"]), f"{_seconds(told['serve'])} each"],
+        ["rollouts", _seconds(told["rollouts"]), "if every answer has its full length"],
+        ["update", _seconds(told["updates"]), f"{_seconds(told['update'])} each"],
+        ["sum", _seconds(told["generation"]), "estimates: see docs/memory.md"],
     ]
-    return table(rows, ("time of a generation", "ES", "GRPO", ""))
+    return table(rows, ("time of a generation", "", ""))
 
 
-def _seconds(number: float | None) -> str:
-    if number is None:
-        return ABSENT
+def _seconds(number: float) -> str:
     return duration(number) if number >= 60 else f"{number:.2g} s"
 
 
 def _verdicts(plan: Mapping[str, Any]) -> str:
     rows: list[list[str]] = []
     for verdict in plan["verdicts"]:
-        plain, counts = verdict["where"] == "number of GPUs", verdict["counts"]
+        plain = verdict["where"] == "number of GPUs"
         needs, has = (str(n) if plain and n is not None else size(n) for n in (verdict["needs"], verdict["has"]))
-        state = {True: "fits", False: "DOES NOT FIT" if counts else "would not", None: "not judged"}[verdict["fits"]]
+        state = {True: "fits", False: "DOES NOT FIT", None: "not judged"}[verdict["fits"]]
         told = f"needs {needs} of {has}" if verdict["has"] is not None else f"needs {needs}"
-        mend = f"mend: {verdict['mend']}" if verdict["mend"] else ""
-        rows.append([verdict["where"], state, told, mend if counts else "with its generating copy asleep"])
+        rows.append([verdict["where"], state, told, f"mend: {verdict['mend']}" if verdict["mend"] else ""])
     return table(rows, ("verdict", "", "", ""))

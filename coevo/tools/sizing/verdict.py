@@ -10,7 +10,7 @@ from coevo.tools.sizing.architecture import Architecture
 from coevo.tools.sizing.constants import GB
 from coevo.tools.sizing.costs import Work
 from coevo.tools.sizing.deployment import Deployment
-from coevo.tools.sizing.memory import Row, asleep, device_rows, host_rows
+from coevo.tools.sizing.memory import Row, device_rows, host_rows
 
 STEP = 256
 """A proposed context is a multiple of it."""
@@ -40,16 +40,12 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One place: what it needs, what it has (None: not known), and the mend where that is not enough.
-
-    `counts` is False for what is only compared with.
-    """
+    """One place: what it needs, what it has (None: not known), and the mend where that is not enough."""
 
     where: str
     needs: int
     has: int | None
     mend: str = ""
-    counts: bool = True
 
     @property
     def fits(self) -> bool | None:
@@ -68,15 +64,15 @@ class Question:
 
     def rows(self, how: Deployment) -> list[Row]:
         """The table of a device when deployed like that."""
-        return device_rows(self.shape, how, self.machine.gpu_memory, self.work.answer, self.work.rollout)
+        return device_rows(self.shape, how, self.machine.gpu_memory, self.work.answer)
 
     def device(self, how: Deployment) -> int:
         """Bytes that a device needs when deployed like that."""
-        return self.rows(how)[-1].es or 0
+        return self.rows(how)[-1].bytes or 0
 
     def host(self, how: Deployment) -> int:
         """Bytes of main memory that the node needs when deployed like that."""
-        return host_rows(self.shape, how, self.rows(how))[-1].es or 0
+        return host_rows(self.shape, how, self.rows(how))[-1].bytes or 0
 
 
 def verdicts(asked: Question, disk: Mapping[str, int], seconds_of_updates: float) -> list[Verdict]:
@@ -96,7 +92,6 @@ def verdicts(asked: Question, disk: Mapping[str, int], seconds_of_updates: float
         has = None if machine.gpu_memory is None else how.usable(machine.gpu_memory)
         where = devices(how.devices, machine.gpus)
         found.append(_judged(where, asked.device, has, asked))
-        found.append(Verdict(f"GRPO, {where}", asleep(asked.rows(how)), machine.gpu_memory, counts=False))
     found.append(_judged("main memory", asked.host, machine.host_memory, asked))
     needs = disk["run"]
     short = machine.disk is not None and needs > machine.disk
