@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coevo.errors import CheckFailedError
+from coevo.optional import offers
 from coevo.records import Perturbation
 from coevo.weights import noise
 from coevo.weights.dtypes import Stored, dtype_of
@@ -139,8 +140,9 @@ def run_canary(
             "canary: the engine holds a member's weights and answers with the centre's; it keeps a copy of the weights"
         )
     asked = [_Question(spec.name, spec, engine.serve_alone) for spec in packed]
-    unseen = getattr(engine, "serve_unseen", None)
-    asked += [_Question(f"{s.name} as {s.aliases[0]}", s, unseen) for s in specs if unseen and s.aliases and s.scale]
+    if offers(engine, Looking):
+        unseen = engine.serve_unseen
+        asked += [_Question(f"{s.name} as {s.aliases[0]}", s, unseen) for s in specs if s.aliases and s.scale]
     unproved = _reach([q for q in asked if q.name not in proved], engine, master, first, may_be_idle)
     engine.serve(None)
     _require_equal(readable, engine, master, None, "of the centre after a member")
@@ -248,7 +250,7 @@ def _reach(
 ) -> tuple[str, ...]:
     """Perturbs each tensor alone; names those that nothing was proved of."""
     silent: list[str] = []
-    prefill: Callable[[], NDArray[Any]] = getattr(engine, "prefill", lambda: engine.logits()["prefill"])
+    prefill = engine.prefill if offers(engine, Looking) else lambda: engine.logits()["prefill"]
     for question in questions:
         values, scale = master.view(question.spec.name), question.spec.scale
         rms = float(np.sqrt(np.mean(np.square(values, dtype=np.float64)))) or 1.0

@@ -18,6 +18,7 @@ from importlib.abc import MetaPathFinder
 from pathlib import Path
 
 from coevo.errors import UserError
+from coevo.files import read_regular
 
 MOST_FILES = 1000
 """Of what a file may import from beside it."""
@@ -55,10 +56,10 @@ class Source:
         """Read a file and what it imports from beside it.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: it, or what it imports, cannot be read or is no regular file.
             UserError: it imports more than `MOST_FILES` from beside it.
         """
-        content = path.read_bytes()
+        content = read_regular(path)
         return cls(path, content, _beside(path, content))
 
     @property
@@ -111,7 +112,7 @@ def _beside(path: Path, content: bytes) -> dict[str, bytes]:
                         "move it into a folder of its own, or install what it imports"
                     )
                 if file.resolve() != path.resolve():
-                    code = found[file.relative_to(folder).as_posix()] = file.read_bytes()
+                    code = found[file.relative_to(folder).as_posix()] = read_regular(file, None)
                     ahead += [code] if file.suffix == ".py" else []
     return found
 

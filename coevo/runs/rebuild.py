@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,38 +24,30 @@ def verified(folder: RunFolder, at: str, say: Callable[[str], None]) -> dict[str
         CheckFailedError: the first difference; names the batch.
         UserError: the run has no weights, or not that generation.
     """
-    with rebuilt(folder, at, say) as (_, found):
-        return found
+    return rebuilt(folder, at, say)[1]
 
 
-@contextmanager
-def rebuilt(folder: RunFolder, at: str, say: Callable[[str], None]) -> Generator[tuple[Any, dict[str, Json]]]:
-    """The master that a run had at `at`, every digest on the way checked."""
+def rebuilt(folder: RunFolder, at: str, say: Callable[[str], None]) -> tuple[Any, dict[str, Json]]:
+    """The master that a run had at `at`, every digest on the way checked, and what there is to say of it."""
     history = started(folder)
     lines = history.batches[: position(history, at)]
-    master = master_of(folder)
-    try:
-        digest = str(history.base["digest"])
-        say(f"run {folder.name}: {len(lines)} {'batch' if len(lines) == 1 else 'batches'} from weights {digest[:16]}")
-        for done in replay(folder, master, lines):
-            digest = done.digest
-            operator = f" ({done.operator})" if done.operator else ""
-            step = f"{done.terms} terms" if done.terms else "no step"
-            say(f"generation {done.generation}, batch {done.batch}{operator}: {step}, weights {digest[:16]}, verified")
-        yield (
-            master,
-            {
-                "run": folder.name,
-                "at": at,
-                "batches": len(lines),
-                "updates": sum(bool(line["update"] and line["update"].get("terms")) for line in lines),
-                "base_digest": history.base["digest"],
-                "weights_digest": digest,
-                "verified": True,
-            },
-        )
-    finally:
-        getattr(master, "close", lambda: None)()
+    master, digest = master_of(folder), str(history.base["digest"])
+    say(f"run {folder.name}: {len(lines)} {'batch' if len(lines) == 1 else 'batches'} from weights {digest[:16]}")
+    for done in replay(folder, master, lines):
+        digest = done.digest
+        operator = f" ({done.operator})" if done.operator else ""
+        step = f"{done.terms} terms" if done.terms else "no step"
+        say(f"generation {done.generation}, batch {done.batch}{operator}: {step}, weights {digest[:16]}, verified")
+    found: dict[str, Json] = {
+        "run": folder.name,
+        "at": at,
+        "batches": len(lines),
+        "updates": sum(bool(line["update"] and line["update"].get("terms")) for line in lines),
+        "base_digest": history.base["digest"],
+        "weights_digest": digest,
+        "verified": True,
+    }
+    return master, found
 
 
 def started(folder: RunFolder) -> History:
@@ -83,6 +74,6 @@ def export_run(folder: RunFolder, out: Path, dtype: str | None, at: str) -> dict
     from coevo.models.export import check_target, export_model
 
     check_target(out, dtype)
-    with rebuilt(folder, at, silent) as (master, found):
-        record = export_model(master, base_of(folder), out, dtype, found)
+    master, found = rebuilt(folder, at, silent)
+    record = export_model(master, base_of(folder), out, dtype, found)
     return {**record, "out": str(out)}

@@ -195,11 +195,6 @@ def _show(path: str, base: str, flags: int) -> None:
         linux.mount(None, target, None, linux.MS_REMOUNT | linux.MS_BIND | flags | locked)
 
 
-def leave_network() -> None:
-    """Enter an empty network: not even the loopback device is up."""
-    linux.unshare(linux.CLONE_NEWNET)
-
-
 def mount_scratch(megabytes: int, user: int) -> None:
     """Mount an empty folder of at most `megabytes` at `SCRATCH` for `user`; it goes with the process."""
     linux.unshare(linux.CLONE_NEWNS)

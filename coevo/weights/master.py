@@ -14,10 +14,10 @@ node needs one. A master on a device is the engine's own: see `torch_noise` and 
 
 import mmap
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from coevo.errors import CheckFailedError, RunError, UserError
 from coevo.weights import kernels, memory, noise
 from coevo.weights.digest import digest_of
-from coevo.weights.dtypes import DType, Float32s, Stored, held_as
+from coevo.weights.dtypes import DType, Float32s, Stored
 from coevo.weights.sample import Sample, gather, sample_of
 from coevo.weights.selection import Selection, TensorSpec
 from coevo.weights.stored import StoredTensor, open_checkpoint, open_file, shortened, write_file
@@ -237,13 +237,6 @@ class Master:
         member, centre = (noise.cast(self.sampled(*who), dtype) for who in ((seed, sigma), (None, 0.0)))
         unsigned = f"u{member.itemsize}"
         return np.count_nonzero(member.view(unsigned) != centre.view(unsigned)) / max(1, member.size)
-
-    def export_arrays(self, dtype: DType | None = None) -> Iterator[tuple[str, Stored]]:
-        """Each tensor's name and centre as `dtype`, or as the checkpoint stores it, made one at a time."""
-        for spec in self.selection.tensors:
-            out: NDArray[Any] = np.empty(spec.shape, dtype=held_as(dtype or spec.dtype))
-            self.centre(spec.name, out)
-            yield spec.name, out
 
     def save_anchor(self, path: Path) -> str:
         """Writes the master as an fp32 safetensors file, atomically and synced; returns its digest."""

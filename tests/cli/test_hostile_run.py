@@ -297,6 +297,16 @@ def test_any_file_of_a_strangers_problem_that_has_changed_needs_the_word_again(s
     assert "has never been run by you" in coevo("resume", strange, "--quiet")[2]
 
 
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_a_text_that_names_what_never_ends_is_not_read(strange, coevo, tmp_path, kind):
+    os.mkfifo(tmp_path / "pipe")
+    named = str(tmp_path / "pipe") if kind == "pipe" else "/dev/zero"
+    hostile.wrong_config(strange, "aim", {"folder": named})
+    for words in ([], ["--trust"], []):  # and not once it is agreed to
+        code, _, said = coevo("resume", strange, *words)
+        assert (code, "Traceback" in said) == (2, False)
+
+
 def test_a_folder_of_too_many_files_is_refused_in_a_line(strange, coevo, tmp_path, monkeypatch):
     from coevo.host import hashes
 

@@ -19,7 +19,6 @@ ALLOWED = {
     "coevo/cli/streams.py": SYSTEM,
     "coevo/tools/doctor/child.py": WROTE,
     "coevo/host/hashes.py": BINARY,
-    "coevo/host/source.py": "as bytes, which Python then decodes by its own rules",
     "coevo/machine/resources.py": SYSTEM,
     "coevo/models/catalogue.py": BINARY,
     "coevo/report/html.py": OWN_TREE,

@@ -1,6 +1,7 @@
 """Files of a user are run as they were read, with the modules beside them and without bytecode."""
 
 import importlib.util
+import os
 import py_compile
 import subprocess
 import sys
@@ -133,3 +134,15 @@ def test_what_was_agreed_to_is_what_is_run(tmp_path, monkeypatch):
     monkeypatch.setattr(consent, "obtain", swapped)
     with pytest.raises(PluginError, match="has changed since it was agreed to"):
         discovery.load(folder=tmp_path)
+
+
+@pytest.mark.parametrize("where", ["itself", "beside"])
+def test_what_is_no_regular_file_is_not_waited_for(tmp_path, where):
+    plugin = tmp_path / "plugin.py"
+    if where == "beside":
+        write(plugin, "import aside\n")
+    os.mkfifo(plugin if where == "itself" else tmp_path / "aside.py")
+    with pytest.raises(OSError, match="it is a pipe, and should be a file"):
+        Source.read(plugin)
+    with pytest.raises(PluginError, match=r"it is a pipe|no plugin file"):
+        discovery.load([str(plugin)])

@@ -2,7 +2,7 @@ import pytest
 
 from coevo.errors import CheckFailedError, UserError
 from coevo.host.registry import Registry
-from coevo.tools.bench import rollout, serve
+from coevo.tools.bench import rollout, rounds, serve
 from coevo_transformers.engine import TransformersEngine
 
 
@@ -17,7 +17,7 @@ def registered(monkeypatch):
             return self
 
     Found.engines = engines
-    monkeypatch.setattr(serve, "load", Found)
+    monkeypatch.setattr(rounds, "load", Found)
 
 
 def test_both_ways_are_timed_and_the_centre_comes_back(tiny):
@@ -45,19 +45,17 @@ def test_a_centre_that_does_not_come_back_fails(tiny, monkeypatch):
 
 
 def test_numbers_below_one_are_refused():
-    with pytest.raises(UserError, match="must be 1 or more"):
+    with pytest.raises(UserError, match="rounds got 0: it should be 1 or more"):
         serve.bench_serve(rounds=0)
 
 
-def test_the_way_from_plan_to_saved_rollouts_is_timed_against_the_library(tiny, monkeypatch):
-    monkeypatch.setattr(rollout, "load", serve.load)
+def test_the_way_from_plan_to_saved_rollouts_is_timed_against_the_library(tiny):
     found = rollout.bench_rollout(model=str(tiny), rounds=2, episodes=6, tokens=4)
     assert found["ratio_min"] <= found["ratio"] <= found["ratio_max"]
     assert 6 <= found["tokens"] <= 24
 
 
-def test_episodes_at_their_own_pace_are_timed_against_episodes_in_step(tiny, monkeypatch):
-    monkeypatch.setattr(rollout, "load", serve.load)
+def test_episodes_at_their_own_pace_are_timed_against_episodes_in_step(tiny):
     found = rollout.bench_episodes(
         "transformers", str(tiny), rounds=1, episodes=6, steps=3, tokens=4, options={"rolling": True}
     )
@@ -68,7 +66,6 @@ def test_episodes_at_their_own_pace_are_timed_against_episodes_in_step(tiny, mon
 
 
 def test_an_engine_without_a_library_to_compare_with_says_so(tiny, monkeypatch):
-    monkeypatch.setattr(rollout, "load", serve.load)
     monkeypatch.delattr(TransformersEngine, "library_chat")
     with pytest.raises(UserError, match="no chat call of its library"):
         rollout.bench_rollout(model=str(tiny), rounds=1, episodes=2)

@@ -23,10 +23,12 @@ from coevo.errors import UserError
 from coevo.host.config import FOLDER_TASK, problem_folder
 from coevo.host.discovery import load
 from coevo.host.registry import Registry
+from coevo.optional import offers
 from coevo.records import Json
 from coevo.sandbox import Evaluation, Evaluator, Limits
 from coevo.sandbox.problem import load_instances, load_problem
 from coevo.tools.bench.plain import PLAIN, Reference, load_plain
+from coevo.tools.bench.rounds import spread
 
 AT_ONCE = 16
 _SECONDS = 1.0  # that each way takes in a round, about
@@ -155,9 +157,9 @@ def _make(task: str, options: Mapping[str, Json]) -> tuple[str, dict[str, Any], 
     if folder is not None:
         given["folder"] = folder
     made = tasks.create(name, given)
-    if not hasattr(made, "problem") or not hasattr(made, "template"):
+    if not offers(made, ProgramTask):
         raise UserError(f"task {name!r} has no programs to evaluate; expected a problem folder, or the name of one")
-    return name, tasks.validate(name, given), cast(ProgramTask, made)
+    return name, tasks.validate(name, given), made
 
 
 def _checked(evaluation: Evaluation, task: str) -> Evaluation:
@@ -217,10 +219,10 @@ class _Race:
 def _ratios(found: Sequence[_Rates]) -> dict[str, Json]:
     """Ours over plain within each round: median, smallest and largest. And without a process of its own over with."""
     result: dict[str, Json] = {"apart_ratio": median(rates.one / rates.apart for rates in found)}
-    for name, way in (("ratio", "one"), ("parallel_ratio", "parallel")):
-        ratios: list[float] = [getattr(rates, way) / rates.plain for rates in found if rates.plain is not None]
-        if ratios:
-            result |= {name: median(ratios), f"{name}_min": min(ratios), f"{name}_max": max(ratios)}
+    plain = [rates.plain for rates in found if rates.plain is not None]
+    if plain:
+        result |= spread([rates.one for rates in found], plain)
+        result |= spread([rates.parallel for rates in found], plain, "parallel_ratio")
     return result
 
 

@@ -8,12 +8,13 @@ a busy machine must slow both; the ratio is the median over the rounds' ratios.
 
 from collections.abc import Callable
 from statistics import median
-from time import perf_counter
 
 import numba
 import numpy as np
 
 from coevo.errors import MissingExtraError
+from coevo.records import Json
+from coevo.tools.bench.rounds import in_turn, seconds, spread
 from coevo.weights import kernels
 from coevo.weights.noise import step32
 
@@ -21,7 +22,7 @@ TORCH_CHUNK = 1 << 23
 SIGMA = 1e-3
 
 
-def bench_noise(rounds: int = 7, elements: int = 1 << 26, threads: int | None = None) -> dict[str, float]:
+def bench_noise(rounds: int = 7, elements: int = 1 << 26, threads: int | None = None) -> dict[str, Json]:
     """Times both ways over `elements` weights.
 
     Args:
@@ -44,28 +45,17 @@ def bench_noise(rounds: int = 7, elements: int = 1 << 26, threads: int | None = 
     reference, ours = _reference(elements, used), _ours(elements)
     numba.set_num_threads(used)
     try:
-        for warm_up in (reference, ours):
-            warm_up()
-        pairs = [(_seconds(reference), _seconds(ours)) for _ in range(rounds)]
+        fast, slow = in_turn(lambda _: seconds(ours), lambda _: seconds(reference), rounds)
     finally:
         numba.set_num_threads(before)
-    ratios = [slow / fast for slow, fast in pairs]
     return {
-        "ratio": median(ratios),
-        "ratio_min": min(ratios),
-        "ratio_max": max(ratios),
-        "ours": elements / median(fast for _, fast in pairs) / 1e6,
-        "reference": elements / median(slow for slow, _ in pairs) / 1e6,
+        **spread(slow, fast),
+        "ours": elements / median(fast) / 1e6,
+        "reference": elements / median(slow) / 1e6,
         "rounds": rounds,
         "elements": elements,
         "threads": used,
     }
-
-
-def _seconds(run: Callable[[], None]) -> float:
-    begin = perf_counter()
-    run()
-    return perf_counter() - begin
 
 
 def _ours(elements: int) -> Callable[[], None]:

@@ -17,16 +17,17 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 from coevo.errors import UserError
-from coevo.host.discovery import load
 from coevo.interfaces import Engine, Perturbation, Policy
 from coevo.loop.collector import Collector
 from coevo.loop.plan import Plan, PlanSettings, Prepared
+from coevo.optional import offers
 from coevo.records import Batch, Context, Json, Rollout, Sampling
 from coevo.runs.chunks import ChunkFile
 from coevo.tools.bench.asking import Talks, conversation, varied
+from coevo.tools.bench.rounds import in_turn, require, seconds, spread, working
 
 
 def bench_rollout(
@@ -54,11 +55,10 @@ def bench_rollout(
     Raises:
         UserError: the engine has no library to be compared with, or a number is below 1.
     """
-    _require(rounds=rounds, episodes=episodes, tokens=tokens)
-    made = _make(engine, model, options)
-    try:
-        library: Callable[..., int] | None = getattr(made, "library_chat", None)
-        if library is None:
+    require(rounds=rounds, episodes=episodes, tokens=tokens)
+    said: list[int] = []
+    with working(engine, model, options) as made:
+        if not offers(made, LibraryChat):
             raise UserError(f"engine {engine!r} has no chat call of its library to be compared with")
         task = Talks([(tokens,)] * episodes)
         chats = [[dict(message) for message in conversation(number)] for number in range(episodes)]
@@ -66,20 +66,16 @@ def bench_rollout(
 
         def usual(number: int) -> float:
             started = perf_counter()
-            return library(chats, sampling) / (perf_counter() - started)
-
-        said: list[int] = []
+            return made.library_chat(chats, sampling) / (perf_counter() - started)
 
         def ours(number: int) -> float:
             started = perf_counter()
-            count = _collect(made, task, number)
-            said.append(count)
-            return count / (perf_counter() - started)
+            said.append(_collect(made, task, number))
+            return said[-1] / (perf_counter() - started)
 
-        found = _interleaved(ours, usual, rounds)
-    finally:
-        _close(made)
-    return {**found, "episodes": episodes, "tokens": median(said)}
+        fast, slow = in_turn(ours, usual, rounds)
+    rates = {"ours": median(fast), "reference": median(slow)}
+    return {**spread(fast, slow), **rates, "episodes": episodes, "tokens": median(said)}
 
 
 def bench_episodes(
@@ -89,7 +85,7 @@ def bench_episodes(
     episodes: int = 64,
     steps: int = 6,
     tokens: int = 40,
-    spread: int = 10,
+    lengths: int = 10,
     options: Mapping[str, Json] | None = None,
 ) -> dict[str, Json]:
     """Times episodes of varied lengths, each at its own pace, against all of them in step.
@@ -101,7 +97,7 @@ def bench_episodes(
         episodes: how many.
         steps: answers of the longest.
         tokens: of the longest answer.
-        spread: longest over shortest, of both.
+        lengths: longest over shortest, of both.
         options: of the engine.
 
     Returns:
@@ -111,34 +107,34 @@ def bench_episodes(
     Raises:
         UserError: the engine is not rolling, or a number is below 1.
     """
-    _require(rounds=rounds, episodes=episodes, steps=steps, tokens=tokens, spread=spread)
-    made = _make(engine, model, options)
-    try:
+    require(rounds=rounds, episodes=episodes, steps=steps, tokens=tokens, lengths=lengths)
+    counts: dict[str, list[int]] = {"rolling": [], "in_step": []}
+    with working(engine, model, options) as made:
         if not made.capabilities.rolling:
             raise UserError(f"engine {engine!r} answers in step here; set {engine}.rolling = true to compare")
-        task = Talks(varied(episodes, steps, tokens, spread))
-        counts: dict[str, list[int]] = {"rolling": [], "in_step": []}
+        task = Talks(varied(episodes, steps, tokens, lengths))
 
         def timed(name: str, asked: Any) -> Callable[[int], float]:
-            def run(number: int) -> float:
-                started = perf_counter()
-                counts[name].append(_collect(asked, task, number))
-                return 1.0 / (perf_counter() - started)
+            return lambda number: seconds(lambda: counts[name].append(_collect(asked, task, number)))
 
-            return run
-
-        found = _interleaved(timed("rolling", made), timed("in_step", _InStep(made)), rounds)
-    finally:
-        _close(made)
+        fast, slow = in_turn(timed("rolling", made), timed("in_step", _InStep(made)), rounds)
     return {
-        **{name: found[name] for name in ("ratio", "ratio_min", "ratio_max")},
-        "ours_seconds": 1.0 / float(found["ours"]),
-        "reference_seconds": 1.0 / float(found["reference"]),
+        **spread(slow, fast),
+        "ours_seconds": median(fast),
+        "reference_seconds": median(slow),
         "episodes": episodes,
         "answers": sum(len(lengths) for lengths in task.lengths),
         "tokens_ours": median(counts["rolling"]),
         "tokens_reference": median(counts["in_step"]),
     }
+
+
+class LibraryChat(Protocol):
+    """Optional, of an engine: the chat call of its library, to be compared with."""
+
+    def library_chat(self, conversations: Sequence[Sequence[Mapping[str, str]]], sampling: Sampling) -> int:
+        """Answer all conversations; returns the tokens that were generated."""
+        ...
 
 
 class _InStep:
@@ -173,39 +169,3 @@ def _collect(engine: Any, task: Talks, number: int) -> int:
 
             asyncio.run(collector.collect(prepared, prepared.chunks, finished))
     return tokens
-
-
-def _interleaved(ours: Callable[[int], float], usual: Callable[[int], float], rounds: int) -> dict[str, Json]:
-    """Rates of both in turn; which goes first alternates too."""
-    ours(0)
-    usual(0)
-    pairs: list[tuple[float, float]] = []
-    for number in range(1, rounds + 1):
-        if number % 2:
-            fast = ours(number)
-            pairs.append((fast, usual(number)))
-        else:
-            slow = usual(number)
-            pairs.append((ours(number), slow))
-    ratios = [fast / slow for fast, slow in pairs]
-    return {
-        "ratio": median(ratios),
-        "ratio_min": min(ratios),
-        "ratio_max": max(ratios),
-        "ours": median(fast for fast, _ in pairs),
-        "reference": median(slow for _, slow in pairs),
-    }
-
-
-def _make(engine: str, model: str, options: Mapping[str, Json] | None) -> Any:
-    return load().registries().engines.create(engine, dict(options or {}), model=model)
-
-
-def _close(engine: Any) -> None:
-    getattr(engine, "close", lambda: None)()
-
-
-def _require(**numbers: int) -> None:
-    for name, value in numbers.items():
-        if value < 1:
-            raise UserError(f"{name} got {value}: it should be 1 or more")

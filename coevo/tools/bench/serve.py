@@ -14,15 +14,17 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import Callable, Mapping
+from math import prod
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 from coevo.errors import CheckFailedError, UserError
-from coevo.host.discovery import load
 from coevo.interfaces import Engine
+from coevo.optional import ServedDigest, offers
 from coevo.records import Completion, Json, Perturbation, Request, Sampling
+from coevo.tools.bench.rounds import in_turn, require, seconds, spread, working
 
 SIGMA = 1e-3
 
@@ -53,49 +55,45 @@ def bench_serve(
         UserError: the model cannot be used, or a number is below 1.
         CheckFailedError: the centre did not come back.
     """
-    if min(rounds, members) < 1:
-        raise UserError(f"rounds {rounds} and members {members} must be 1 or more")
-    made = load().registries().engines.create(engine, dict(options or {}), model=model)
-    try:
-        return asyncio.run(_measure(made, rounds, members))
-    finally:
-        getattr(made, "close", lambda: None)()
+    require(rounds=rounds, members=members)
+    with working(engine, model, options) as made, asyncio.Runner() as runner:
+        return _measure(made, rounds, members, runner)
 
 
-async def _measure(engine: Any, rounds: int, members: int) -> dict[str, Json]:
+class UsualMember(Protocol):
+    """Optional, of an engine: it makes a member the usual way itself, where its workers are."""
+
+    def usual_member(self, seed: int, sigma: float) -> None:
+        """Perturb the served weights in place and restore them."""
+        ...
+
+
+def _measure(engine: Any, rounds: int, members: int, runner: asyncio.Runner) -> dict[str, Json]:
     record = engine.record()
-    own = getattr(engine, "usual_member", None)
     usual = _Usual(Path(record["base"]), record["dtype"], record["device"])
-    slow_member: Callable[[int], None] = usual.member if own is None else lambda seed: own(seed, SIGMA)
 
-    async def ours(seed: int) -> None:
+    async def lease(seed: int) -> None:
         async with engine.lease(Perturbation(seed, SIGMA)):
             usual.wait()
 
-    await ours(0)
-    slow_member(0)
-    pairs: list[tuple[float, float]] = []
-    for seed in range(1, rounds + 1):
-        slow = _seconds(lambda seed=seed: slow_member(seed))
-        if own is not None:
-            usual.member(seed)  # for the drift alone
-        begin = perf_counter()
-        await ours(seed)
-        pairs.append((slow, perf_counter() - begin))
+    def reference(seed: int) -> float:
+        if not offers(engine, UsualMember):
+            return seconds(lambda: usual.member(seed))
+        usual.member(seed)  # for the drift alone
+        return seconds(lambda: engine.usual_member(seed, SIGMA))
+
+    fast, slow = in_turn(lambda seed: seconds(lambda: runner.run(lease(seed))), reference, rounds)
     drifted = usual.drifted()
     usual.free()
-    member_seconds = await _centre_comes_back(engine, members, ours)
-    ratios = [slow / fast for slow, fast in pairs]
+    member_seconds = runner.run(_centre_comes_back(engine, members, lease))
     return {
-        "ratio": median(ratios),
-        "ratio_min": min(ratios),
-        "ratio_max": max(ratios),
-        "ours_seconds": median(fast for _, fast in pairs),
-        "reference_seconds": median(slow for slow, _ in pairs),
+        **spread(slow, fast),
+        "ours_seconds": median(fast),
+        "reference_seconds": median(slow),
         "drifted": drifted,
         "members": members,
         "member_seconds": member_seconds,
-        "parameters": sum(_size(tensor["shape"]) for tensor in record["selection"]["tensors"]),
+        "parameters": sum(prod(tensor["shape"]) for tensor in record["selection"]["tensors"]),
         "dtype": record["dtype"],
         "device": record["device"],
     }
@@ -132,7 +130,7 @@ async def _look(engine: Engine) -> tuple[str, list[Completion]]:
 def _readable(engine: Engine) -> str:
     """The digest of what generates; empty where it is packed and only the answers can tell."""
     try:
-        return getattr(engine, "served_digest")()  # noqa: B009 - optional in the Protocol
+        return engine.served_digest() if offers(engine, ServedDigest) else ""
     except UserError:
         return ""
 
@@ -181,16 +179,3 @@ class _Usual:
     def free(self) -> None:
         """Give the memory back."""
         self._weights, self._first = [], []
-
-
-def _seconds(run: Callable[[], None]) -> float:
-    begin = perf_counter()
-    run()
-    return perf_counter() - begin
-
-
-def _size(shape: list[int]) -> int:
-    size = 1
-    for length in shape:
-        size *= length
-    return size

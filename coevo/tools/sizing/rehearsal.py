@@ -11,7 +11,7 @@ from pathlib import Path
 from coevo.app.blueprint import Blueprint
 from coevo.errors import CoevoError, PluginError
 from coevo.host.faults import told
-from coevo.interfaces import Brief, Task
+from coevo.interfaces import Task
 from coevo.loop.plan import Chunk, Plan, PlanSettings, choose, load_examples
 from coevo.loop.services import RunServices
 from coevo.optional import drives_itself
@@ -138,8 +138,3 @@ def _failed(
             rollouts.append(Rollout(provenance, "no_answer", None, Trajectory()))
     buffer = Buffer(batch, members, tuple(rollouts))
     return dataclasses.replace(buffer, rollouts=tuple(dataclasses.replace(r, credit=0.0) for r in buffer.rollouts))
-
-
-def most_calls(brief: Brief, batches: Sequence[BatchCount]) -> int:
-    """Model calls of a generation at most."""
-    return brief.max_calls * sum(batch.rollouts for batch in batches)
