@@ -359,5 +359,5 @@ def test_every_key_that_a_page_sets_exists(path):
             known |= {f"{name}.{option.name}" for option in registry.options(name)}
     text = path.read_text(encoding="utf-8")
     keys = re.findall(r"--set ([\w-]+(?:\.[\w-]+)?)[\w.]*=", text)
-    placeholders = {"A.B", "NAME.OPTION", "name.option"}
+    placeholders = {"A.B", "NAME.OPTION", "name.option", "SETTING"}
     assert set(keys) - known == set(keys) & placeholders
