@@ -40,8 +40,8 @@ OPTIONS_HEAD = f"""# Options
 
 Here is what `coevo options KIND NAME` shows, for everything that comes with coevo. An option is set by
 `--set NAME.OPTION=VALUE`, or in the table `[NAME]` of a configuration. The run's own settings are set by
-`--set SETTING=VALUE`, or at the top of a configuration. Where an option is not set, its text says what is taken instead.
-Each text is written once, where the code declares the option, and coevo answers a wrong value with it.
+`--set SETTING=VALUE`, or at the top of a configuration. Where an option is not set, its text says what is taken
+instead. Each text is written once, where the code declares the option, and coevo answers a wrong value with it.
 """
 KINDS = {
     "param": "Parameter updaters",
