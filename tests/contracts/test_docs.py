@@ -281,7 +281,7 @@ def test_reference_values_are_left_out_with_other_instances(one_machine):
     assert from_folder(one_machine, instance_options={"count": 2}).brief().references == ()
 
 
-# docs/tutorial.md
+# docs/tutorial.md, docs/reading-a-run.md, docs/running.md
 
 
 def test_the_best_heuristic_is_used_as_the_tutorial_does(tmp_path, monkeypatch):
@@ -293,24 +293,24 @@ def test_the_best_heuristic_is_used_as_the_tutorial_does(tmp_path, monkeypatch):
     assert "# 12.96;" in code
 
 
-def test_rollouts_are_read_as_the_tutorial_does():
+def test_rollouts_are_read_as_the_page_does():
     options = {"task": "aim", "engine": "numbers", "context": "none", "param": "none", "generations": 2}
     coevo.run({"plugins": [FAKES], "loggers": [], "name": "first", **options})
-    (code,) = (b for b in blocks(page("tutorial.md"), "python") if "coevo.load" in b)
+    (code,) = blocks(page("reading-a-run.md"), "python")
     # These rollouts have no message; the task's own have, which the heuristics' tests see to.
     lines = printed(code.replace('["message"]', '.get("message", "")')).splitlines()
     assert len(lines) == 6
     assert all(re.match(r"ok '-?\d+\.\d+' \{'objective': ", line) for line in lines)
 
 
-def test_the_sizes_that_the_tutorial_names_are_the_defaults():
+def test_the_sizes_that_the_page_names_are_the_defaults():
     registries = discovery.load().registries()
     es = {option.name: option.default for option in registries.parameter_updaters.options("es")}
     eoh = {option.name: option.default for option in registries.context_updaters.options("eoh")}
-    text = " ".join(page("tutorial.md").split())
-    assert f"Default {es['population']}, each with `es.answers` ({es['answers']}) answers" in text
+    text = " ".join(page("running.md").split())
+    assert f"There are {es['population']} unless you say otherwise, each with `es.answers` ({es['answers']})" in text
     assert f": {es['population'] * es['answers']} answers in every `m1` and `m2` batch" in text
-    assert f"every other batch. Default {eoh['population']}." in text
+    assert f"every other batch has. There are {eoh['population']} unless you say otherwise." in text
     whole = 2 * (es["population"] * es["answers"] + eoh["population"])
     assert f"a generation has {whole} answers" in text
 
@@ -333,6 +333,14 @@ def test_a_run_is_started_read_replayed_and_exported_from_python(tmp_path):
     assert Path("exported/model.safetensors").is_file()
     with pytest.raises(coevo.UserError, match="no run named 'fist' in 'runs'; did you mean 'first'"):
         coevo.load("fist")
+
+
+# docs/api.md
+
+
+def test_the_page_of_the_api_has_every_public_name_once():
+    listed = re.findall(r"^::: coevo\.(\w+)$", page("api.md"), re.MULTILINE)
+    assert sorted(listed) == sorted(coevo.__all__)
 
 
 # docs/sandbox.md
@@ -408,7 +416,7 @@ def misuse(command, words):
 def test_every_command_that_a_page_mentions_exists(path):
     command = typer.main.get_command(build_app(discovery.load()))
     lines = mentioned(path)
-    assert lines or path.name in ("CONTRIBUTING.md", "index.md"), "no command was found in it"
+    assert lines or path.name in ("CONTRIBUTING.md", "api.md"), "no command was found in it"
     wrong = {line: said for line in lines if (said := misuse(command, shlex.split(line, comments=True)))}
     assert wrong == {}
 
