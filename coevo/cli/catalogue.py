@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import re
-import types
-import typing
 from collections.abc import Callable, Mapping
 from textwrap import shorten
 from typing import Annotated, Any, TypeAlias
@@ -17,9 +14,10 @@ from coevo.cli.output import emit, emit_json
 from coevo.cli.running import loaded
 from coevo.errors import PluginError, UserError, did_you_mean
 from coevo.host import discovery
-from coevo.host.config import FOLDER_TASK, problem_folder
+from coevo.host.config import FOLDER_TASK, own_options, problem_folder
 from coevo.host.discovery import Plugins, Registries
-from coevo.host.registry import Option, OptionTables, Registry
+from coevo.host.options import Option, OptionTables, bounds_text, default_text, type_text
+from coevo.host.registry import Registry
 from coevo.optional import offers
 from coevo.records import Json
 from coevo.report.numbers import table
@@ -77,37 +75,60 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
 
     @app.command()
     def options(
-        kind: Annotated[str, typer.Argument(metavar="KIND", help="task, engine, param, context or logger.")],
+        kind: Annotated[
+            str,
+            typer.Argument(metavar="KIND", help="task, engine, param, context or logger; or run, which has no NAME."),
+        ],
         name: Annotated[
             str,
             typer.Argument(
-                metavar="NAME|DIR",
+                metavar="[NAME|DIR]",
                 help="A registered name, the folder of a problem, or NAME.OPTION of a table that it passes on.",
             ),
-        ],
+        ] = "",
         plugin: Files = None,
         as_json: AsJson = False,
     ) -> None:
         """List the options of a task, engine, updater or logger: what `--set NAME.OPTION=VALUE` takes."""
+        if kind == "run":
+            if name:
+                raise UserError(
+                    f"coevo options run got the name {name!r}; it takes none and lists all settings of a run"
+                )
+            _list({"kind": kind, "name": "", **own_record()}, as_json)
+            return
         by_kind = kinds(loaded(plugin, plugins).registries())
         if kind not in by_kind:
-            raise UserError(f"no kind {kind!r}{did_you_mean(kind, list(by_kind))}")
+            raise UserError(f"no kind {kind!r}{did_you_mean(kind, [*by_kind, 'run'])}")
+        if not name:
+            raise UserError(f"coevo options {kind} needs a name; there are: {', '.join(by_kind[kind].names)}")
         folder = problem_folder(name, by_kind[kind].names) if kind == "task" else None
-        record = option_records(by_kind[kind], name) if folder is None else option_records(
+        found = option_records(by_kind[kind], name) if folder is None else option_records(
             by_kind[kind], FOLDER_TASK, folder
         )  # fmt: skip
-        name = str(record["name"])
-        if as_json:
-            emit_json({"kind": kind, **record})
-            return
-        rows = [
-            [o["name"], shorten(o["type"], TYPE_WIDTH, placeholder=" …"),
-             "required" if o["required"] else str(o["shown"]), o["help"]] for o in record["options"]
-        ]  # fmt: skip
-        emit(f"{kind} {name} (plugin {record['plugin']}): {record['summary']}")
-        emit(table(rows, ("option", "type", "default", "")) if rows else "it has no options")
-        for table_name in option_tables(by_kind[kind], name):
-            emit(f"{name}.{table_name} is listed by: coevo options {kind} {name}.{table_name}")
+        _list({"kind": kind, **found}, as_json)
+        if not as_json:
+            name = str(found["name"])
+            for table_name in option_tables(by_kind[kind], name):
+                emit(f"{name}.{table_name} is listed by: coevo options {kind} {name}.{table_name}")
+
+
+def _list(found: Mapping[str, Any], as_json: bool) -> None:
+    if as_json:
+        emit_json(dict(found))
+        return
+    rows = [
+        [o["name"], shorten(o["type"], TYPE_WIDTH, placeholder=" …"),
+         "required" if o["required"] else str(o["shown"]), o["bounds"], o["help"]] for o in found["options"]
+    ]  # fmt: skip
+    emit(f"{found['kind']} {found['name']}".rstrip() + f" (plugin {found['plugin']}): {found['summary']}")
+    emit(table(rows, ("option", "type", "default", "bounds", "")) if rows else "it has no options")
+
+
+def own_record() -> dict[str, Json]:
+    """The run's own settings, as `option_records` has a factory's."""
+    summary = "the run's own settings, at the top of a configuration and in its tables"
+    return {"plugin": "coevo", "summary": summary, "options": [record(option) for option in own_options()]}
 
 
 def plugin_records(plugins: Plugins, registries: Registries) -> list[dict[str, Json]]:
@@ -135,7 +156,7 @@ def _registered(record: dict[str, Json]) -> str:
 
 
 def option_records(registry: Registry[Any], name: str, *given: str) -> dict[str, Json]:
-    """A factory's options: name, type, default and the line of its docstring.
+    """A factory's options: name, type, bounds, default and the line of its docstring.
 
     Args:
         registry: of its kind.
@@ -148,29 +169,28 @@ def option_records(registry: Registry[Any], name: str, *given: str) -> dict[str,
     owner, _, inner = name.partition(".")
     entry = registry.entry(owner if owner in registry else name)
     listed = [*registry.options(entry.name), *registry.nested(entry.name, *given)]
-    told, summary = _argument_help(entry.factory), entry.summary
+    summary = entry.summary
     if inner:
         tables = option_tables(registry, owner)
         if inner not in tables:
             known = [owner, *(f"{owner}.{table_name}" for table_name in tables)]
             raise UserError(f"no options to list for {name!r}{did_you_mean(name, known)}")
-        listed, summary, told = tables[inner](), told.get(inner, ""), {}
-    empty = inspect.Parameter.empty
+        summary = next((option.help for option in listed if option.name == inner), "")
+        listed = tables[inner]()
+    return {"name": name, "plugin": entry.plugin, "summary": summary, "options": [record(option) for option in listed]}
+
+
+def record(option: Option) -> dict[str, Json]:
+    """An option for readers and programs."""
+    required = option.default is inspect.Parameter.empty
     return {
-        "name": name,
-        "plugin": entry.plugin,
-        "summary": summary,
-        "options": [
-            {
-                "name": option.name,
-                "type": "" if option.annotation is empty else type_text(option.annotation),
-                "required": option.default is empty,
-                "default": None if option.default is empty else _plain(option.default),
-                "shown": "" if option.default is empty else _shown(option.default),
-                "help": option.help or told.get(option.name, ""),
-            }
-            for option in listed
-        ],
+        "name": option.name,
+        "type": type_text(option.annotation),
+        "bounds": bounds_text(option.annotation),
+        "required": required,
+        "default": None if required else _plain(option.default),
+        "shown": "" if required else default_text(option.default),
+        "help": option.help,
     }
 
 
@@ -180,39 +200,9 @@ def option_tables(registry: Registry[Any], name: str) -> Mapping[str, Callable[[
     return factory.option_tables if offers(factory, OptionTables) else {}
 
 
-def type_text(annotation: Any) -> str:
-    """A type as a reader needs it: `float`, `'cosine' | 'linear'`."""
-    if hasattr(annotation, "__metadata__"):
-        return type_text(typing.get_args(annotation)[0])
-    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin is typing.Literal:
-        return " | ".join(repr(value) for value in arguments)
-    if origin in (typing.Union, types.UnionType):
-        # None is the default of such an option and cannot be typed in TOML.
-        return " | ".join(type_text(part) for part in arguments if part is not type(None))
-    return inspect.formatannotation(annotation).replace("typing.", "")
-
-
 def _plain(value: Any) -> Json:
     try:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError):
         return repr(value)
     return value
-
-
-def _shown(value: Any) -> str:
-    # As TOML writes it, since that is where a reader will type it.
-    return str(value).lower() if isinstance(value, bool) else "-" if value is None else repr(value)
-
-
-def _argument_help(factory: object) -> dict[str, str]:
-    """The `Args:` of a Google docstring, of a class or of its `__init__`."""
-    texts = [inspect.getdoc(factory), inspect.getdoc(getattr(factory, "__init__", None))]
-    told: dict[str, str] = {}
-    for text in texts:
-        section = re.search(r"^Args:\n((?:[ \t].*\n?|\n)*)", text or "", re.MULTILINE)
-        if section:
-            for match in re.finditer(r"^ {4}(\w+)[^:\n]*: (.*(?:\n {5,}.*)*)", section[1], re.MULTILINE):
-                told[match[1]] = " ".join(match[2].split())
-    return told

@@ -24,13 +24,12 @@ from pydantic import Field
 
 from coevo.errors import UserError, did_you_mean
 from coevo.files import read_toml
+from coevo.host.options import Option, reminder
 from coevo.records import Json
 
 FOLDER_TASK = "heuristics"
 """The task that reads its problem from a folder: what `--task DIR` stands for."""
 
-Count: TypeAlias = Annotated[int, Field(ge=1, lt=2**63)]
-"""At least one, and no more than libraries hold in a number."""
 Name: TypeAlias = Annotated[str, Field(min_length=1, pattern=r"^[^\x00-\x1f]*$")]
 
 
@@ -41,54 +40,84 @@ class _Strict(pydantic.BaseModel):
 class SamplingConfig(_Strict):
     """How tokens are drawn; None leaves it to the task (`max_new_tokens`)."""
 
-    temperature: Annotated[float, Field(ge=0.0)] = 1.0
-    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 0.95
-    top_k: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    min_p: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
-    presence_penalty: float = 0.0
-    max_new_tokens: Annotated[int, Field(ge=1, lt=2**31)] | None = None
+    temperature: Annotated[float, Field(ge=0.0, description="of the draws; 0 takes the likeliest token.")] = 1.0
+    top_p: Annotated[float, Field(gt=0.0, le=1.0, description="share of the probability that is drawn from.")] = 0.95
+    top_k: Annotated[
+        int, Field(ge=0, lt=2**31, description="how many of the likeliest tokens are drawn from; 0 is all.")
+    ] = 0
+    min_p: Annotated[
+        float, Field(ge=0.0, le=1.0, description="least probability, as a share of the likeliest token's.")
+    ] = 0.0
+    presence_penalty: Annotated[float, Field(description="taken off tokens that the answer has already.")] = 0.0
+    max_new_tokens: Annotated[
+        int | None, Field(ge=1, lt=2**31, description="longest answer in tokens; where it is not set, the task's own.")
+    ] = None
 
 
 class ProbeConfig(_Strict):
     """A fixed question to the centre: the same prompt and seeds each time, so that only the weights make a difference.
 
-    `every` that many generations, and at the end, `answers` answers; 0 is never. None: every 5 where the weights
-    are trained and a budget has room for it, else never: the same weights give the same answers.
+    None: every 5 where the weights are trained and a budget has room for it, else never: the same weights give the same
+    answers.
     """
 
-    every: Annotated[int | None, Field(ge=0)] = None
-    answers: Annotated[int, Field(ge=1, le=100_000)] = 64
+    every: Annotated[
+        int | None,
+        Field(
+            ge=0,
+            description="generations from one probe to the next, and one at the end; 0 is never. Where it is not set: "
+            "5 if the weights are trained and a budget has room for it, else never.",
+        ),
+    ] = None
+    answers: Annotated[int, Field(ge=1, le=100_000, description="how many answers a probe has.")] = 64
 
 
 class RolloutConfig(_Strict):
     """Chunks: `chunk` requests of one member are generated, saved and resumed together."""
 
-    chunk: Count = 32
-    retries: Annotated[int, Field(ge=0, le=1000)] = 2
+    chunk: Annotated[
+        int, Field(ge=1, lt=2**63, description="requests of one member that are generated, saved and resumed together.")
+    ] = 32
+    retries: Annotated[
+        int,
+        Field(
+            ge=0, le=1000, description="how often an attempt is made again that failed through the engine or the judge."
+        ),
+    ] = 2
 
 
 class RunConfig(_Strict):
-    """What `coevo run` does. See `coevo options` for the tables of the plugins.
+    """What `coevo run` does. See `coevo options` for the tables of the plugins."""
 
-    `judge_best`: whether the best program of a search is judged on the splits validation and test when it is over.
-    """
-
-    task: str = "tsp_construct"
-    engine: str = "transformers"
-    model: str = "smollm2-135m"
-    param: str = "es"
-    context: str = "eoh"
-    generations: Count = 3
-    population: Count | None = None
-    calls: Count | None = None
-    tokens: Count | None = None
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    name: Name | None = None
-    runs: Name = "runs"
-    plugins: tuple[str, ...] = ()
-    loggers: tuple[str, ...] = ("progress",)
-    judge_best: bool = True
-    anchor_seconds: Annotated[float, Field(gt=0.0)] = 60.0
+    task: Annotated[str, Field(description="a task, or the folder of a problem.")] = "tsp_construct"
+    engine: Annotated[str, Field(description="what loads the model and serves its members.")] = "transformers"
+    model: Annotated[str, Field(description="the model to start from: a hub id, a folder, an alias or a run.")] = (
+        "smollm2-135m"
+    )
+    param: Annotated[str, Field(description="the parameter updater, or `none`.")] = "es"
+    context: Annotated[str, Field(description="the context updater, or `none`.")] = "eoh"
+    generations: Annotated[int, Field(ge=1, lt=2**63, description="how many generations the run has.")] = 3
+    population: Annotated[
+        int | None,
+        Field(ge=1, lt=2**63, description="members per adapting batch; where it is not set, the updater's own."),
+    ] = None
+    calls: Annotated[int | None, Field(ge=1, lt=2**63, description="hard budget of answers of the model.")] = None
+    tokens: Annotated[int | None, Field(ge=1, lt=2**63, description="hard budget of tokens, prompts included.")] = None
+    seed: Annotated[int, Field(ge=0, lt=2**63, description="all random numbers of the run follow from it.")] = 0
+    name: Annotated[Name | None, Field(description="of the run, and of its folder.")] = None
+    runs: Annotated[Name, Field(description="the folder with all runs.")] = "runs"
+    plugins: Annotated[tuple[str, ...], Field(description="Python files with hooks.")] = ()
+    loggers: Annotated[tuple[str, ...], Field(description="what shows the run while it goes.")] = ("progress",)
+    judge_best: Annotated[
+        bool,
+        Field(
+            description="whether the best program of a search is judged on the splits validation and test when it is "
+            "over."
+        ),
+    ] = True
+    anchor_seconds: Annotated[
+        float, Field(gt=0.0, description="longest replay, in seconds, before the weights are written to disk.")
+    ] = 60.0
     sampling: SamplingConfig = SamplingConfig()
     probe: ProbeConfig = ProbeConfig()
     rollouts: RolloutConfig = RolloutConfig()
@@ -106,6 +135,17 @@ TABLES = {"sampling": SamplingConfig, "probe": ProbeConfig, "rollouts": RolloutC
 FIELDS = tuple(name for name in RunConfig.model_fields if name != "options")
 ALWAYS = ("task", "engine", "model", "param", "context", "generations", "seed")
 """Keys that every run writes."""
+
+
+def own_options() -> list[Option]:
+    """The run's own settings, those of its tables as `table.key`."""
+    models = {"": RunConfig, **{f"{name}.": model for name, model in TABLES.items()}}
+    return [
+        Option(prefix + name, Annotated[field.annotation, field], field.default, field.description or "")
+        for prefix, model in models.items()
+        for name, field in model.model_fields.items()
+        if prefix or name not in (*TABLES, "options")
+    ]
 
 
 def read_file(path: Path) -> dict[str, Json]:
@@ -247,10 +287,13 @@ def _explain(error: pydantic.ValidationError) -> str:
     if first["type"] == "extra_forbidden":
         model = TABLES.get(str(first["loc"][0]), RunConfig)
         return f"unknown configuration key {where!r}{did_you_mean(str(first['loc'][-1]), list(model.model_fields))}"
+    what = next((reminder(option.name, option.help) for option in own_options() if option.name == where), "")
     if first["type"] == "string_pattern_mismatch":
-        return f"{where} got {first['input']!r}: expected a name or path without line breaks and control characters"
+        return (
+            f"{where} got {first['input']!r}: expected a name or path without line breaks and control characters{what}"
+        )
     said = first["msg"]
-    return f"{where} got {_shown(first['input'])}: {said[0].lower()}{said[1:]}"
+    return f"{where} got {_shown(first['input'])}: {said[0].lower()}{said[1:]}{what}"
 
 
 def _shown(value: Any) -> str:

@@ -8,12 +8,13 @@ import types
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import pydantic
 
 from coevo.errors import CoevoError, PluginError, UserError, did_you_mean
 from coevo.host.faults import told
+from coevo.host.options import NestedOptions, Option, bare, declared, reminder
 from coevo.optional import offers
 from coevo.records import Json
 
@@ -40,45 +41,6 @@ def require(thing: object, protocol: type, what: str, leave: Collection[str] = (
     missing = sorted(name for name in members if not hasattr(thing, name))
     if missing:
         raise PluginError(f"{what} lacks {', '.join(map(repr, missing))}; see coevo.interfaces.{protocol.__name__}")
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One option of a factory, read from its typed signature.
-
-    Attributes:
-        help: what it does, of one that is not in the signature.
-    """
-
-    name: str
-    annotation: Any
-    default: Any
-    help: str = ""
-
-    @property
-    def type_name(self) -> str:
-        """The annotation as a reader writes it."""
-        text = inspect.formatannotation(_bare(self.annotation))
-        return text.replace("typing.", "")
-
-
-class OptionTables(Protocol):
-    """Optional, of a factory: some of its options are tables of somebody else's options."""
-
-    option_tables: Mapping[str, Callable[[], list[Option]]]
-    """Option → what lists the options that its table may hold."""
-
-
-class NestedOptions(Protocol):
-    """Optional, of a factory: what its options that are tables may hold depends on other options."""
-
-    def nested_options(self, *given: str) -> Sequence[Option]:
-        """Named `option.key`; it checks nothing."""
-        ...
-
-
-def _bare(annotation: Any) -> Any:
-    return typing.get_args(annotation)[0] if hasattr(annotation, "__metadata__") else annotation
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,15 +128,8 @@ class Registry(Generic[T]):
         return self._entries[name]
 
     def options(self, name: str) -> list[Option]:
-        """The options that the factory's signature declares."""
-        factory = self.entry(name).factory
-        parameters = inspect.signature(factory).parameters
-        hints = _hints(factory)
-        return [
-            Option(key, hints.get(key, p.annotation), p.default)
-            for key, p in parameters.items()
-            if key not in PROVIDED and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL) and key != "self"
-        ]
+        """The options that the factory's signature and docstring declare."""
+        return declared(self.entry(name).factory, PROVIDED)
 
     def nested(self, name: str, *given: str) -> list[Option]:
         """What the options that are tables may hold, named `option.key`.
@@ -205,26 +160,27 @@ class Registry(Generic[T]):
 
     def _check(self, name: str, option: Option, value: Json) -> Any:
         where = f"{self.kind} {name!r}: option {option.name!r}"
+        what = reminder(option.name, option.help)
         if isinstance(value, float) and not math.isfinite(value) and _is_text(option.annotation):
             value = str(value)  # TOML has a number that is written so, and a command line has no quotes
-        self._refuse_nan(where, name, value)
+        self._refuse_nan(where, name, value, what)
         if option.annotation is inspect.Parameter.empty:
             return value
         adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(option.annotation)
         try:
             checked = adapter.validate_python(value)
             if lost_bool(value, checked):
-                raise UserError(f"{where} got {value!r}: input should be a number")
+                raise UserError(f"{where} got {value!r}: input should be a number{what}")
         except pydantic.ValidationError as error:
             said = error.errors()[0]["msg"]
-            raise UserError(f"{where} got {value!r}: {said[0].lower()}{said[1:]}") from None
-        self._refuse_nan(where, name, checked)
+            raise UserError(f"{where} got {value!r}: {said[0].lower()}{said[1:]}{what}") from None
+        self._refuse_nan(where, name, checked, what)
         return checked
 
-    def _refuse_nan(self, where: str, name: str, value: object) -> None:
+    def _refuse_nan(self, where: str, name: str, value: object, what: str) -> None:
         if isinstance(value, float) and not math.isfinite(value):
             raise UserError(
-                f"{where} must be a finite number, got {value}; see: coevo options {self.short_kind} {name}"
+                f"{where} must be a finite number, got {value}; see: coevo options {self.short_kind} {name}{what}"
             )
 
     def create(self, name: str, options: Mapping[str, Json], **provided: Any) -> T:
@@ -259,8 +215,8 @@ class Registry(Generic[T]):
 
 def _is_text(annotation: Any) -> bool:
     """Whether an option takes texts and no numbers."""
-    bare = _bare(annotation)
-    parts = typing.get_args(bare) if typing.get_origin(bare) in (typing.Union, types.UnionType) else (bare,)
+    inner = bare(annotation)
+    parts = typing.get_args(inner) if typing.get_origin(inner) in (typing.Union, types.UnionType) else (inner,)
     return set(parts) - {type(None)} == {str}
 
 
@@ -275,19 +231,3 @@ def lost_bool(value: object, checked: object) -> bool:
         pairs = zip(cast("list[object]", value), cast("Sequence[object]", checked), strict=False)
         return any(lost_bool(own, taken) for own, taken in pairs)
     return False
-
-
-def _hints(factory: Callable[..., Any]) -> dict[str, Any]:
-    target = factory.__init__ if inspect.isclass(factory) else factory
-    try:
-        return typing.get_type_hints(target, include_extras=True)
-    except NameError:
-        # A name that only a type checker imports (TYPE_CHECKING): options so annotated go unchecked.
-        return {name: _one_hint(target, hint) for name, hint in inspect.get_annotations(target).items()}
-
-
-def _one_hint(target: Callable[..., Any], hint: Any) -> Any:
-    try:
-        return eval(hint, target.__globals__) if isinstance(hint, str) else hint
-    except NameError:
-        return inspect.Parameter.empty

@@ -185,8 +185,17 @@ def test_tasks_and_options_as_json(coevo):
     assert options["shaping"]["type"] == "'zscore' | 'centered_rank' | 'max_seeking' | 'none'"
     assert options["sigma_end"]["type"] == "float"
     assert options["antithetic"]["default"] is False
+    assert (options["sigma"]["bounds"], options["shaping"]["bounds"]) == ("0 ≤ x ≤ 1000", "")
     assert json.loads(coevo("options", "task", "heuristics", "--json")[1])["options"][0]["required"] is True
     assert "it has no options" in coevo("options", "param", "none")[1]
+
+
+def test_the_settings_of_a_run_are_listed_as_options_are(coevo):
+    out = coevo("options", "run")[1]
+    assert re.search(r"^sampling\.top_p +float +0\.95 +0 < x ≤ 1 +share of the probability", out, re.MULTILINE)
+    shown = json.loads(coevo("options", "run", "--json")[1])
+    assert (shown["kind"], shown["name"]) == ("run", "")
+    assert [o["default"] for o in shown["options"] if o["name"] == "loggers"] == [["progress"]]
 
 
 def test_options_of_a_task_list_what_its_instances_take_also_of_a_folder(coevo):

@@ -44,6 +44,10 @@ MISTAKES = {
     "run --set es.sigm=1": "parameter updater 'es' has no option 'sigm'; did you mean 'sigma'?",
     "run --set es.sigma=nan": "option 'sigma' must be a finite number, got nan; see: coevo options param es",
     "run --set es.sigma=-1": "option 'sigma' got -1: input should be greater than or equal to 0",
+    "options run es": "coevo options run got the name 'es'; it takes none",
+    "options engine": "coevo options engine needs a name; there are: openai, ray, transformers, vllm",
+    "run --set vllm.rows=0 --engine vllm": "option 'rows' got 0: input should be greater than or equal to 1 "
+    "(rows: how many requests are decoded together at most)",
     "run --set es.sigma=big": "option 'sigma' got 'big': input should be a valid number",
     "run --set es=1": "'es' got 1: it should be a table of options; write es.option = value",
     "run --set foo": "--set 'foo' is no assignment; write it as --set plugin.option=value",
@@ -171,7 +175,8 @@ def test_a_line_break_in_a_name_is_told_in_words(coevo, key):
     code, out, said = coevo("run", f"--{key}", "a\nb")
     assert (code, out) == (2, "")
     expected = "expected a name or path without line breaks and control characters"
-    assert said == f"coevo: {key} got 'a\\nb': {expected}\n"
+    told = {"name": "of the run, and of its folder", "runs": "the folder with all runs"}[key]
+    assert said == f"coevo: {key} got 'a\\nb': {expected} ({key}: {told})\n"
 
 
 COEVO = [sys.executable, "-c", "import sys; from coevo.cli import main; sys.exit(main())"]

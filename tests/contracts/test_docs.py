@@ -6,6 +6,7 @@ import io
 import json
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -80,17 +81,35 @@ def test_every_python_example_parses(path):
         ast.parse(code)
 
 
-# docs/plugins.md
+# docs/your-own-plugin.md
+
+
+def own_plugin(*parts):
+    """The file `mine.py` of the page, with these of its parts."""
+    names = ("plain", "context", "parameters", "engine", "answer", "logger", "observer")
+    code = dict(zip(names, blocks(page("your-own-plugin.md"), "python"), strict=True))
+    Path("mine.py").write_text("\n\n".join(code[part] for part in parts))
+    Path("answer.py").write_text(code["answer"])
+    return code
+
+
+def aimed(**settings):
+    options = {"task": "aim", "engine": "numbers", "param": "none", "generations": 2, "name": "a", "loggers": []}
+    return coevo.run({"plugins": [FAKES, "mine.py"], **options, **settings})
+
+
+def test_the_smallest_updater_of_the_page_asks_the_prompt_of_the_task():
+    own_plugin("plain")
+    summary = aimed(context="plain")
+    assert (summary["status"], summary["batches"], summary["calls"]) == ("finished", 2, 2 * 3 * 16)
+    asked = json.loads(Path("runs/a/contexts/g0001-b00.jsonl").read_text())["components"]
+    assert asked == {"prompt": "say number"}
 
 
 def test_the_context_updater_of_the_page_evolves():
-    Path("keep_best.py").write_text(blocks(page("plugins.md"), "python")[0])
-    summary = coevo.run(
-        {
-            "plugins": [FAKES, "keep_best.py"], "task": "aim", "engine": "numbers", "context": "keep-best",
-            "param": "none", "generations": 2, "keep-best": {"answers": 3}, "loggers": [], "name": "a",
-        }
-    )  # fmt: skip
+    code = own_plugin("context")["context"]
+    assert len(code.splitlines()) < 45
+    summary = aimed(context="keep-best", **{"keep-best": {"answers": 3}})
     assert (summary["status"], summary["batches"], summary["calls"]) == ("finished", 2, 2 * 3 * 3)
     first, second = (Path(f"runs/a/contexts/g000{g}-b00.jsonl").read_text() for g in (0, 1))
     assert "The best so far" not in first
@@ -98,16 +117,69 @@ def test_the_context_updater_of_the_page_evolves():
     assert re.fullmatch(r"say number\n\nThe best so far: -?\d+\.\d+", prompt)
 
 
-def test_its_options_are_listed_as_the_page_says(capsys):
-    Path("keep_best.py").write_text(blocks(page("plugins.md"), "python")[0])
-    assert main(["options", "context", "keep-best", "--plugin", "keep_best.py"]) == 0
-    assert re.search(r"answers +int +16", capsys.readouterr().out)
+def test_its_options_are_listed_and_refused_as_the_page_says(capsys):
+    own_plugin("context", "parameters")
+    text = page("your-own-plugin.md")
+    assert main(["options", "context", "keep-best", "--plugin", "mine.py"]) == 0
+    assert f"```\n{capsys.readouterr().out}```" in text
+    assert main(["run", "--plugin", "mine.py", "--param", "climb", "--set", "climb.population=1"]) == 2
+    assert " ".join(capsys.readouterr().err.split()) in " ".join(text.split())
+
+
+def test_the_parameter_updater_of_the_page_goes_towards_the_best_member():
+    own_plugin("context", "parameters")
+    aimed(param="climb", context="none", generations=12, climb={"sigma": 0.3, "step": 1.0})
+    lines = [json.loads(line) for line in Path("runs/a/journal.jsonl").read_text().splitlines()]
+    updates = [line["update"] for line in lines if line.get("update")]
+    assert len(updates) == 12
+    assert all([coefficient for _, coefficient in update["terms"]] == [0.3] for update in updates)
+    probes = {}
+    for rollout in coevo.load("a").rollouts(probes=True):
+        if rollout.provenance.purpose == "probe":
+            probes.setdefault(rollout.provenance.generation, []).append(rollout.metrics["objective"])
+    first, *_, last = (sum(distances) / len(distances) for distances in probes.values())
+    assert last < first / 2  # distance to the target
+
+
+def test_the_engine_of_the_page_asks_a_program(capsys):
+    own_plugin("context", "parameters", "engine", "logger")
+    command = shlex.join([sys.executable, "answer.py"])
+    fixed = ["--plugin", "mine.py", "--engine", "pipe", "--set", f"pipe.command='{command}'", "--name", "a"]
+    asked = [
+        "--context",
+        "keep-best",
+        "--generations",
+        "1",
+        "--set",
+        "keep-best.answers=2",
+        "--set",
+        'loggers=["history"]',
+    ]
+    assert main(["run", *fixed, *asked, "--param", "none"]) == 0
+    (rollouts,) = [list(coevo.load("a").rollouts())]
+    assert [r.status for r in rollouts] == ["ok", "ok"]
+    assert all(re.fullmatch(r"d_current - 0\.[369] \* d_mean", r.artifacts["answer"]) for r in rollouts)
+    best = coevo.load("a").best["objective"]
+    assert Path("history.csv").read_text().split() == [f"0,2,{best}"]
+    capsys.readouterr()
+    assert main(["run", *fixed, "--name", "b", "--context", "sample", "--param", "climb"]) == 2
+    assert "cannot train on engine 'pipe'" in capsys.readouterr().err
+
+
+def test_a_program_that_fails_is_named():
+    own_plugin("context", "engine")
+    with pytest.raises(coevo.RunError, match="ended with exit code 1"):
+        coevo.run(
+            {
+                "plugins": ["mine.py"], "engine": "pipe", "pipe": {"command": "false"}, "param": "none",
+                "context": "none", "generations": 1, "loggers": [],
+            }
+        )  # fmt: skip
 
 
 def test_the_observer_of_the_page_is_told_of_every_generation(capsys):
-    Path("watch.py").write_text("import coevo\n\n\n" + blocks(page("plugins.md"), "python")[1])
-    options = {"task": "aim", "engine": "numbers", "context": "none", "param": "none", "generations": 2}
-    coevo.run({"plugins": [FAKES, "watch.py"], "loggers": [], **options})
+    own_plugin("observer")
+    aimed(context="none")
     assert re.findall(r"^(\d) Best\(", capsys.readouterr().out, re.MULTILINE) == ["0", "1"]
 
 
@@ -208,7 +280,7 @@ def test_reference_values_are_left_out_with_other_instances(one_machine):
     assert from_folder(one_machine, instance_options={"count": 2}).brief().references == ()
 
 
-# docs/tutorial.md
+# docs/tutorial.md, docs/reading-a-run.md, docs/running.md
 
 
 def test_the_best_heuristic_is_used_as_the_tutorial_does(tmp_path, monkeypatch):
@@ -220,24 +292,24 @@ def test_the_best_heuristic_is_used_as_the_tutorial_does(tmp_path, monkeypatch):
     assert "# 12.96;" in code
 
 
-def test_rollouts_are_read_as_the_tutorial_does():
+def test_rollouts_are_read_as_the_page_does():
     options = {"task": "aim", "engine": "numbers", "context": "none", "param": "none", "generations": 2}
     coevo.run({"plugins": [FAKES], "loggers": [], "name": "first", **options})
-    (code,) = (b for b in blocks(page("tutorial.md"), "python") if "coevo.load" in b)
+    (code,) = blocks(page("reading-a-run.md"), "python")
     # These rollouts have no message; the task's own have, which the heuristics' tests see to.
     lines = printed(code.replace('["message"]', '.get("message", "")')).splitlines()
     assert len(lines) == 6
     assert all(re.match(r"ok '-?\d+\.\d+' \{'objective': ", line) for line in lines)
 
 
-def test_the_sizes_that_the_tutorial_names_are_the_defaults():
+def test_the_sizes_that_the_page_names_are_the_defaults():
     registries = discovery.load().registries()
     es = {option.name: option.default for option in registries.parameter_updaters.options("es")}
     eoh = {option.name: option.default for option in registries.context_updaters.options("eoh")}
-    text = " ".join(page("tutorial.md").split())
-    assert f"Default {es['population']}, each with `es.answers` ({es['answers']}) answers" in text
+    text = " ".join(page("running.md").split())
+    assert f"There are {es['population']} unless you say otherwise, each with `es.answers` ({es['answers']})" in text
     assert f": {es['population'] * es['answers']} answers in every `m1` and `m2` batch" in text
-    assert f"every other batch. Default {eoh['population']}." in text
+    assert f"every other batch has. There are {eoh['population']} unless you say otherwise." in text
     whole = 2 * (es["population"] * es["answers"] + eoh["population"])
     assert f"a generation has {whole} answers" in text
 
@@ -260,6 +332,14 @@ def test_a_run_is_started_read_replayed_and_exported_from_python(tmp_path):
     assert Path("exported/model.safetensors").is_file()
     with pytest.raises(coevo.UserError, match="no run named 'fist' in 'runs'; did you mean 'first'"):
         coevo.load("fist")
+
+
+# docs/api.md
+
+
+def test_the_page_of_the_api_has_every_public_name_once():
+    listed = re.findall(r"^::: coevo\.(\w+)$", page("api.md"), re.MULTILINE)
+    assert sorted(listed) == sorted(coevo.__all__)
 
 
 # docs/sandbox.md
@@ -335,7 +415,7 @@ def misuse(command, words):
 def test_every_command_that_a_page_mentions_exists(path):
     command = typer.main.get_command(build_app(discovery.load()))
     lines = mentioned(path)
-    assert lines or path.name in ("CONTRIBUTING.md", "index.md"), "no command was found in it"
+    assert lines or path.name in ("CONTRIBUTING.md", "api.md"), "no command was found in it"
     wrong = {line: said for line in lines if (said := misuse(command, shlex.split(line, comments=True)))}
     assert wrong == {}
 
@@ -349,8 +429,8 @@ def test_a_command_that_does_not_exist_would_be_noticed():
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda p: p.name)
 def test_every_key_that_a_page_sets_exists(path):
-    Path("keep_best.py").write_text(blocks(page("plugins.md"), "python")[0])
-    registries = discovery.load(["keep_best.py"]).registries()
+    own_plugin("context", "parameters", "engine", "logger")
+    registries = discovery.load(["mine.py"]).registries()
     known = {*FIELDS, *(f"sampling.{name}" for name in SamplingConfig.model_fields)}
     known |= {f"rollouts.{name}" for name in RolloutConfig.model_fields}
     for registry in kinds(registries).values():
@@ -358,5 +438,5 @@ def test_every_key_that_a_page_sets_exists(path):
             known |= {f"{name}.{option.name}" for option in registry.options(name)}
     text = path.read_text(encoding="utf-8")
     keys = re.findall(r"--set ([\w-]+(?:\.[\w-]+)?)[\w.]*=", text)
-    placeholders = {"A.B", "NAME.OPTION", "name.option"}
+    placeholders = {"A.B", "NAME.OPTION", "name.option", "SETTING"}
     assert set(keys) - known == set(keys) & placeholders

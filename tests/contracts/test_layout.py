@@ -116,8 +116,21 @@ def test_a_study_parses_and_begins_with_its_command(path, monkeypatch):
     assert study.frame.name == path.stem
 
 
-def test_the_page_of_the_command_line_is_up_to_date():
+def generator():
     spec = importlib.util.spec_from_file_location("generate_cli", ROOT / "docs/generate_cli.py")
     generate = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(generate)
-    assert (ROOT / "docs/cli.md").read_text(encoding="utf-8") == generate.page(), "run: python docs/generate_cli.py"
+    return generate
+
+
+@pytest.mark.parametrize("name", ["cli.md", "index.md", "options.md"])
+def test_a_page_that_is_made_is_up_to_date(name):
+    pages = generator().PAGES
+    assert sorted(pages) == ["cli.md", "index.md", "options.md"]
+    assert (ROOT / "docs" / name).read_text(encoding="utf-8") == pages[name](), "run: python docs/generate_cli.py"
+
+
+def test_no_option_of_ours_goes_without_help():
+    listed = re.findall(r"^- `[\w.]+` \(.+?\):(.*)$", generator().options_page(), re.MULTILINE)
+    assert len(listed) > 100
+    assert all(told.strip() for told in listed)

@@ -6,7 +6,18 @@ from pathlib import Path
 import pytest
 
 from coevo.errors import UserError
-from coevo.host.config import RunConfig, build, merge, parse_assignment, plugin_files, read_file, to_toml
+from coevo.host.config import (
+    FIELDS,
+    RunConfig,
+    build,
+    merge,
+    own_options,
+    parse_assignment,
+    plugin_files,
+    read_file,
+    to_toml,
+)
+from coevo.host.options import bounds_text
 
 TABLES = ["eoh", "es", "heuristics", "tsp_construct"]
 
@@ -79,6 +90,24 @@ def test_a_wrong_value_is_named_with_what_was_expected(data, said):
         build(data, TABLES)
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_the_message_of_a_wrong_value_ends_with_what_the_setting_is():
+    with pytest.raises(UserError, match=r"than 0 \(sampling.top_p: share of the probability that is drawn from\)$"):
+        build({"sampling": {"top_p": 0}}, TABLES)
+    with pytest.raises(UserError, match=r"\(generations: how many generations the run has\)$"):
+        build({"generations": 0}, TABLES)
+
+
+def test_every_setting_of_a_run_is_listed_with_help_and_its_own_default():
+    listed = {option.name: option for option in own_options()}
+    data = RunConfig().model_dump()
+    for name, option in listed.items():
+        table, _, key = name.rpartition(".")
+        assert option.default == (data[table][key] if table else data[name]), name
+        assert option.help, name
+    assert bounds_text(listed["sampling.top_p"].annotation) == "0 < x ≤ 1"
+    assert len(listed) == len(FIELDS) - 3 + sum(len(data[table]) for table in ("sampling", "probe", "rollouts"))
 
 
 def test_a_task_that_is_a_folder_becomes_the_task_for_folders(tmp_path, monkeypatch):

@@ -1,9 +1,11 @@
 from typing import Annotated, Literal
 
 import pytest
+from annotated_types import Lt
 from pydantic import Field
 
 from coevo.errors import PluginError, UserError, did_you_mean
+from coevo.host.options import HELP_WIDTH, bounds_text, declared, type_text
 from coevo.host.registry import Registry
 
 
@@ -22,9 +24,30 @@ class Thing:
         kind: Literal["round", "square"] = "round",
         free=None,
     ) -> None:
+        """Makes one.
+
+        Args:
+            services: of the run.
+            size: how large it is,
+                in metres.
+            kind: what it looks like from the front, from the side and from above, as far as anybody has ever been
+                able to say who looked at it for long enough, which few have done.
+        """
         if size == 13:
             raise ValueError("size 13 is unlucky")
         self.services, self.size, self.rate, self.kind, self.free = services, size, rate, kind, free
+
+
+def bounded(
+    above: Annotated[float, Field(gt=0)] = 1.0,
+    share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5,
+    below: Annotated[float, Lt(0.5)] = 0.1,
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0,
+    word: Annotated[str, Field(min_length=1)] = "a",
+    maybe: Annotated[int, Field(ge=2)] | None = None,
+    free: int = 0,
+) -> None:
+    """A thing with bounds."""
 
 
 def needy(target: str) -> str:
@@ -89,11 +112,34 @@ def test_options_are_what_the_user_can_give(registry):
     ]
 
 
+def test_help_is_what_the_docstring_says(registry):
+    told = {o.name: o.help for o in registry.options("thing")}
+    assert told["size"] == "how large it is, in metres."
+    assert (told["rate"], told["free"]) == ("", "")
+
+
 def test_a_type_reads_as_it_is_written(registry):
-    names = {o.name: o.type_name for o in registry.options("thing")}
-    assert names["size"] == "int"
-    assert names["rate"] == "float | None"
-    assert "round" in names["kind"]
+    types = {o.name: type_text(o.annotation) for o in registry.options("thing")}
+    assert types == {"size": "int", "rate": "float", "kind": "'round' | 'square'", "free": ""}
+
+
+def test_bounds_read_as_in_mathematics():
+    assert {o.name: bounds_text(o.annotation) for o in declared(bounded)} == {
+        "above": "> 0", "share": "0 < x ≤ 1", "below": "< 0.5", "seed": "0 ≤ x < 2**63", "word": "not empty",
+        "maybe": "≥ 2", "free": "",
+    }  # fmt: skip
+
+
+def test_the_message_of_a_wrong_value_ends_with_the_help_of_the_option(registry):
+    with pytest.raises(UserError, match=r"greater than or equal to 1 \(size: how large it is, in metres\)$"):
+        registry.validate("thing", {"size": 0})
+    with pytest.raises(UserError, match=r"input should be a number \(size: how large it is, in metres\)$"):
+        registry.validate("thing", {"size": True})
+    with pytest.raises(UserError, match=r"greater than or equal to 0$"):  # it has no help
+        registry.validate("thing", {"rate": -1})
+    with pytest.raises(UserError, match=r"\(kind: what it looks like from the front.* …\)$") as caught:
+        registry.validate("thing", {"kind": "oval"})
+    assert len(str(caught.value).partition(" (kind: ")[2]) <= HELP_WIDTH + len(")")
 
 
 @pytest.mark.parametrize(
