@@ -14,7 +14,7 @@ DOCS_VENV ?= .venv-docs
 ZENSICAL  ?= zensical==0.0.73 mkdocstrings-python==2.0.11
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-vllm lint docs bench model clean
+.PHONY: help run test coverage test-vllm lint docs bench model clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/'
@@ -22,8 +22,14 @@ help: ## show this list
 run: $(VENV)/.installed model ## install coevo, fetch the demo model and let it evolve a heuristic
 	$(BIN)/coevo run --param es --context eoh
 
+# Three processes for two cores, since many tests wait: for a sandbox, a server or a run that they kill.
+PROCESSES ?= $(shell $(PYTHON) -c "import os; print(len(os.sched_getaffinity(0)) * 3 // 2)")
+
 test: $(VENV)/.tested model ## install what the tests need and run them (pytest itself is offline)
-	$(BIN)/python -m pytest --numprocesses=logical --dist=loadgroup --cov --cov-report=term
+	$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=loadgroup
+
+coverage: $(VENV)/.tested model ## the same, and say which lines no test runs; it takes about twice the processor time
+	$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=loadgroup --cov --cov-report=term
 
 test-vllm: $(VLLM_VENV)/.tested ## install vLLM (3.7 GB as a CPU build) and run the tests that need it
 	$(VLLM_BIN)/coevo model pull $(MODEL)

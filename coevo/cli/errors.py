@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, cast
 
 import typer
@@ -13,9 +14,13 @@ UsageError = cast(type[Exception], typer.BadParameter.__mro__[1])
 ClickError = cast(type[Exception], typer.BadParameter.__mro__[2])
 
 
+_ENDS = 150
+_LONG = re.compile(r"""'[^']{400,}'|"[^"]{400,}"|[0-9]{400,}""")
+
+
 def one_line(text: str) -> str:
-    """`text` without line breaks."""
-    return " ".join(text.split())
+    """`text` without line breaks; the middle of a quoted value, or of a number, that is very long is left out."""
+    return _LONG.sub(lambda long: f"{long[0][:_ENDS]} … {long[0][-_ENDS:]}", " ".join(text.split()))
 
 
 def usage_message(error: Exception) -> str:

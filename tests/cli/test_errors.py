@@ -193,6 +193,14 @@ def test_a_working_folder_that_is_gone_is_one_line(coevo, tmp_path, monkeypatch)
     )
 
 
+@pytest.mark.parametrize("given", ["es.sigma=" + "x" * 100_000, "es.sigma=" + "9" * 4000, "y" * 50_000])
+def test_of_a_very_long_value_the_ends_are_shown(coevo, given):
+    code, _, said = coevo("run", "--set", given)
+    assert (code, said.count("\n")) == (2, 1)
+    assert " … " in said
+    assert len(said) < 1000
+
+
 def test_an_argument_that_is_no_text_is_named(coevo):
     assert coevo("run", "\udcff.toml") == (2, "", "coevo: argument '\\udcff.toml' is not UTF-8\n")
 
