@@ -34,7 +34,7 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         if as_json:
             emit_json(summary)
         else:
-            emit(text.show(summary, folder, folder.journal.history().batches))
+            emit(text.show(summary, folder, folder.journal.history().told))
 
     @app.command()
     def replay(run: Run, runs: Runs = "runs", as_json: AsJson = False, at: At = "last") -> None:

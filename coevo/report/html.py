@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from coevo.report.tables import Table
 from coevo.text import printable
 
 
@@ -35,17 +36,6 @@ class Tiles:
 
     items: Sequence[tuple[str, str, str]]
     kind: ClassVar[str] = "tiles"
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Rows under heads; columns named in `words` hold words, the others numbers, aligned to the right."""
-
-    caption: str
-    heads: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    words: Sequence[str] = ()
-    kind: ClassVar[str] = "table"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ from typing import Any, cast
 from coevo.errors import CheckFailedError
 from coevo.files import read_own
 from coevo.records import Json
-from coevo.report.html import Block, Code, Facts, Fold, Note, Table, Tiles
+from coevo.report.html import Block, Code, Facts, Fold, Note, Tiles
 from coevo.report.numbers import ABSENT, count, duration, number, objective, percent
+from coevo.report.tables import Table
 from coevo.runs.folder import RunFolder
 
 LONGEST_CODE = 100_000

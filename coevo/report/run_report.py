@@ -75,7 +75,7 @@ def _render(folder: RunFolder) -> tuple[Mapping[str, Json], list[Group], str]:
         *(Section(group.title, _pictures(group)) for group in plots),
         Section("What ran", what_ran(summary)),
         Section("Answers", status_table(summary)),
-        Section("Batches", batch_table(batches, history.batches)),
+        Section("Batches", batch_table(batches)),
         Section("Probes", probe_table(probes)),
         Section("Configuration and versions", setting(folder, info)),
     ]

@@ -15,8 +15,8 @@ from coevo.runs.folder import RunFolder
 from coevo.tools.study.comparison import comparison
 from coevo.tools.study.frame import Cell, Frame, Subject
 from coevo.tools.study.output import Place, publish
+from coevo.tools.study.plan import NO_RESULT
 from coevo.tools.study.results import read, whole
-from coevo.tools.study.standing import NO_RESULT
 
 
 def compare_runs(runs: Sequence[str], folder: str = "runs", out: Path | None = None) -> dict[str, Json]:
