@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from coevo.report.numbers import ABSENT, table
 
@@ -28,7 +28,6 @@ class Table:
     heads: Sequence[str]
     rows: Sequence[Sequence[str]]
     words: Sequence[str] = ()
-    kind: ClassVar[str] = "table"
 
     @classmethod
     def of(cls, caption: str, columns: Sequence[Column[Row]], things: Iterable[Row]) -> Table:

@@ -120,30 +120,40 @@ def _best(summary: Mapping[str, Json], folder: RunFolder) -> str:
     best: Mapping[str, Json] | None = summary["best"]
     if best is None:
         return ""
-    worth = f"objective {objective(best['objective'])}"
-    reference, baseline = summary["reference"], summary["baseline"]
-    if reference is not None:
-        name, value = reference[0], objective(reference[1])
-        # There is no share of nothing.
-        worth += (
-            f"; {name} is {value}" if best["gap"] is None else f"; gap {percent(best['gap'], 2)} to {name} ({value})"
-        )
-    if baseline is not None:
-        verb = "beats" if best["beats_baseline"] else "does not beat"
-        worth += f"; {verb} {baseline[0]} ({objective(baseline[1])})"
+    told = "; ".join([f"objective {objective(best['objective'])}", *worth(summary)])
     where = f"generation {best['generation']}, batch {best['batch']}, rollout {best['rollout']}"
-    rows = [["best", worth], ["found in", where], ["path", str(best["path"])]]
+    rows = [["best", told], ["found in", where], ["path", str(best["path"])]]
     if best["splits"]:
         rows.append(["held out", "; ".join(_on_split(*item) for item in best["splits"].items())])
     answer = _answer(folder)
     return table(rows) + (f"\n\n{_indent(answer)}" if answer else "")
 
 
-def _on_split(split: str, verdict: Mapping[str, Json]) -> str:
-    if verdict["status"] != "ok":
-        return f"{split} {verdict['status']}"
-    count = verdict["instances"]
-    return f"{split} {objective(verdict['objective'])}" + (f" ({count:,} instances)" if count else "")
+def worth(summary: Mapping[str, Json]) -> list[str]:
+    """How good the best answer is, if there is one, beside reference and baseline."""
+    best, reference, baseline = summary["best"], summary["reference"], summary["baseline"]
+    told: list[str] = []
+    if best is None:
+        return told
+    if reference is not None:
+        # There is no share of nothing.
+        gap = f"gap {percent(best['gap'], 2)} to {pair(reference)}"
+        told.append(gap if best["gap"] is not None else f"{reference[0]} is {objective(reference[1])}")
+    if baseline is not None:
+        told.append(f"{'beats' if best['beats_baseline'] else 'does not beat'} {pair(baseline)}")
+    return told
+
+
+def pair(named: Sequence[Json]) -> str:
+    """A name and the value that it stands for."""
+    return f"{named[0]} ({objective(named[1])})"
+
+
+def _on_split(split: str, judged: Mapping[str, Json]) -> str:
+    if judged["status"] != "ok":
+        return f"{split} {judged['status']}"
+    instances = judged["instances"]
+    return f"{split} {objective(judged['objective'])}" + (f" ({instances:,} instances)" if instances else "")
 
 
 def _answer(folder: RunFolder) -> str:

@@ -22,7 +22,7 @@ MISTAKES = {
     "an arm is no table": (SEEDS + BASE + "[arms]\na = 3\n", "arms.a got 3: input should be a valid table; write"),
     "base is no table": (SEEDS + "base = 3\n" + ARM, "base got 3: input should be a valid table; write [base]"),
     "no seeds": (BASE + ARM, "a study needs seeds; write seeds = [0, 1, 2] at the top of the file"),
-    "seeds are a number": ("seeds = 3\n" + BASE + ARM, "seeds got 3: input should be a valid list; write seeds = [0, 1"),
+    "seeds are a number": ("seeds = 3\n" + BASE + ARM, "seeds got 3: input should be a valid list; write seeds = ["),
     "seeds are empty": ("seeds = []\n" + BASE + ARM, "seeds got []: list should have at least 1 item"),
     "a seed is text": ("seeds = [0, 'x']\n" + BASE + ARM, "seeds.1 got 'x': input should be a valid integer; write"),
     "a seed is true": ("seeds = [true]\n" + BASE + ARM, "seeds.0 got True: input should be a valid integer"),

@@ -24,9 +24,8 @@ from coevo.machine.interrupts import staying, terminating
 from coevo.records import Json
 from coevo.report.numbers import duration
 from coevo.runs.folder import RunFolder
-from coevo.tools.study.comparison import comparison
 from coevo.tools.study.frame import Cell
-from coevo.tools.study.output import Place, publish
+from coevo.tools.study.output import publish
 from coevo.tools.study.plan import PlannedRun, Study, check_same, read_study, said_of
 from coevo.tools.study.results import FAILED, Reading, read
 from coevo.tools.study.tables import ending
@@ -70,9 +69,7 @@ def _run_study(file: str | Path, runs: str, plugins: Plugins | None, *, quiet: b
                 _run_all(missing, progress, plugins, show=live and not quiet)
         except (KeyboardInterrupt, RunInterrupted):
             raise RunInterrupted(f"interrupted; go on with: {_command(study, runs)}") from None
-    result = progress.result()
-    publish(Place(study.folder), study.frame, result, list(progress.readings.values()))
-    return result
+    return publish(study.folder, study.frame, list(progress.readings.values()))
 
 
 def _command(study: Study, runs: str) -> str:
@@ -183,10 +180,6 @@ class Progress:
         """Runs that are not finished, in the study's order."""
         return [run for run in self.study.runs if not self.readings[run.subject.path].finished]
 
-    def result(self) -> dict[str, Json]:
-        """The table so far."""
-        return comparison(self.study.frame, list(self.readings.values()))
-
     def starts(self, run: PlannedRun) -> None:
         """Say which run of how many, and how long it will take."""
         number = self.study.runs.index(run) + 1
@@ -199,7 +192,7 @@ class Progress:
     def ended(self, run: PlannedRun, failure: str) -> None:
         """Read what the run has come to, and keep the table on disk up to date."""
         self.readings[run.subject.path] = reading = read(run.subject, failure)
-        publish(Place(self.study.folder), self.study.frame, self.result(), list(self.readings.values()), figures=False)
+        publish(self.study.folder, self.study.frame, list(self.readings.values()), figures=False)
         if failure:
             print(f"coevo: run {run.subject.label!r} failed: {' '.join(failure.split())}", file=sys.stderr, flush=True)
         else:

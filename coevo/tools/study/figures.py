@@ -66,9 +66,7 @@ class _Draft:
 
     def panels(self) -> list[Panel]:
         best = self._panel("Best so far", "objective", lambda r: _at(r.batches, lambda p: p.best_so_far))
-        better = self._panel(
-            "Answers better than the baseline", "share", lambda r: _at(r.probes, lambda p: p.better)
-        )
+        better = self._panel("Answers better than the baseline", "share", lambda r: _at(r.probes, lambda p: p.better))
         best = replace(best, lines=self._lines, steps=True, wide=True)
         if any(reading.probes for reading in self._readings):
             return [
