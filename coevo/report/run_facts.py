@@ -53,7 +53,7 @@ def result(summary: Mapping[str, Json]) -> list[Block]:
     best: Mapping[str, Json] | None = summary["best"]
     answers = sum(summary["statuses"].values())
     tiles = [
-        ("best objective", objective(best and best["objective"]), "; ".join(worth(summary))),
+        ("best objective", ABSENT if best is None else objective(best["objective"]), "; ".join(worth(summary))),
         ("valid answers", percent(summary["valid_rate"]) if answers else ABSENT, f"of {answers:,}"),
         ("weight updates", told(summary["updates"]), _zero(summary)),
         ("generations", told(summary["generations"]), f"of {told(summary['generations_planned'])}"),
