@@ -120,7 +120,7 @@ def _told(value: str | None) -> str:
 
 
 def _compare_config(found: Changes, before: Mapping[str, Json], now: Mapping[str, Json], loggers: Any) -> None:
-    was, is_now = dict(_leaves(before)), dict(_leaves(now))
+    was, is_now = dict(leaves(before)), dict(leaves(now))
     for key in sorted({*was, *is_now}):
         top = key.partition(".")[0]
         if top in FREE or top in loggers or was.get(key) == is_now.get(key):
@@ -136,10 +136,11 @@ def _told_key(values: Mapping[str, Json], key: str) -> str:
     return repr(values[key]) if key in values else "not there"
 
 
-def _leaves(table: Mapping[str, Json], prefix: str = "") -> Iterator[tuple[str, Json]]:
+def leaves(table: Mapping[str, Json], prefix: str = "") -> Iterator[tuple[str, Json]]:
+    """`a.b` → value of everything in nested tables."""
     for key, value in table.items():
         if isinstance(value, dict):
-            yield from _leaves(cast(Mapping[str, Json], value), f"{prefix}{key}.")
+            yield from leaves(cast(Mapping[str, Json], value), f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
 

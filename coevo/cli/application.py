@@ -15,13 +15,11 @@ import typer
 from coevo.cli import (
     bench,
     catalogue,
-    compare,
     doctor,
     models,
     new,
     plan,
     reading,
-    report,
     running,
     serving,
     study,
@@ -38,7 +36,7 @@ from coevo.machine.streams import reserved
 from coevo.text import print_safely, printing_safely
 
 COMMANDS = (
-    running, plan, tune, study, compare, reading, report, models, serving, catalogue, new, doctor, bench,
+    running, plan, tune, study, reading, models, serving, catalogue, new, doctor, bench,
 )  # fmt: skip
 """Modules of commands, in the order of `coevo --help`."""
 

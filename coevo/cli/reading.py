@@ -1,4 +1,4 @@
-"""Commands that read a run: `show`, `replay`, `export`."""
+"""Commands that read runs: `compare`, `show`, `replay`, `export`, `report`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,31 @@ At: TypeAlias = Annotated[
 
 
 def add_commands(app: typer.Typer, plugins: Plugins) -> None:
-    """Add the three commands."""
+    """Add the commands."""
+
+    @app.command()
+    def compare(
+        run: Annotated[list[str], typer.Argument(metavar="RUN...", help="Names of runs, or paths of their folders.")],
+        out: Annotated[
+            Path | None,
+            typer.Option(metavar="DIR", help="Write table.md, curves as SVG and PNG, compare.json and a page there."),
+        ] = None,
+        runs: Runs = "runs",
+        as_json: AsJson = False,
+    ) -> None:
+        """Compare runs: best, gap, held-out splits, valid answers and costs; runs that differ by seed are one row."""
+        from coevo.tools.study import tables
+        from coevo.tools.study.compare import compare_runs
+
+        result = compare_runs(run, runs, out)
+        if as_json:
+            emit_json(result)
+        else:
+            emit(tables.text(result) + ("" if out is None else f"\n\nwrote {out / 'compare.html'}"))
+        if damaged := tables.damaged(result):
+            names = ", ".join(str(run["path"]) for run in damaged)
+            told = "1 run is" if len(damaged) == 1 else f"{len(damaged)} runs are"
+            raise CheckFailedError(f"{told} damaged ({names}); what is shown ends where the damage begins")
 
     @app.command()
     def show(run: Run, runs: Runs = "runs", as_json: AsJson = False) -> None:
@@ -34,7 +58,7 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
         if as_json:
             emit_json(summary)
         else:
-            emit(text.show(summary, folder, folder.journal.history().batches))
+            emit(text.show(summary, folder, folder.journal.history().told))
 
     @app.command()
     def replay(run: Run, runs: Runs = "runs", as_json: AsJson = False, at: At = "last") -> None:
@@ -74,3 +98,23 @@ def add_commands(app: typer.Typer, plugins: Plugins) -> None:
             emit_json(written)
         else:
             emit(f"wrote {written['tensors']} tensors as {written['dtype']} to {written['out']}")
+
+    @app.command()
+    def report(
+        run: Run,
+        out: Annotated[
+            Path | None,
+            typer.Option(metavar="FILE", help="The HTML file; report.html in the run's folder by default."),
+        ] = None,
+        runs: Runs = "runs",
+        as_json: AsJson = False,
+    ) -> None:
+        """Write a run as one HTML file with its curves, and the curves as SVG and PNG beside it."""
+        from coevo.report.run_report import write
+        from coevo.runs.folder import RunFolder
+
+        written = write(RunFolder.find(run, runs), out)
+        if as_json:
+            emit_json({"report": str(written.html), "svg": str(written.svg), "png": str(written.png)})
+        else:
+            emit(f"wrote {written.html}\nwrote {written.svg}\nwrote {written.png}")

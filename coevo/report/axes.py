@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from coevo.numerics.objectives import written
-from coevo.report.canvas import FAINT, FuncFormatter, LogLocator, MaxNLocator, patheffects, printable
+from coevo.report.canvas import FAINT, FuncFormatter, LogLocator, MaxNLocator, one_line, patheffects
 from coevo.report.panel import Curve, Panel, is_shown, mean_curve, share, shown
 
 # Okabe and Ito's colours, told apart by every kind of colour vision, without the yellow that paper swallows.
@@ -37,9 +37,9 @@ def draw(axes: Any, panel: Panel, arms: Sequence[str], ends: tuple[float, float]
     for place, (arm, seeds) in enumerate(panel.curves.items()):
         size = marker_size(place, len(panel.curves))
         _draw_arm(axes, panel, arm, arms.index(arm), [curve for curve in map(shown, seeds) if curve], size)
-    axes.set_title(printable(panel.title))
-    axes.set_xlabel(printable(panel.x_label))
-    axes.set_ylabel(printable(panel.y_label))
+    axes.set_title(one_line(panel.title))
+    axes.set_xlabel(one_line(panel.x_label))
+    axes.set_ylabel(one_line(panel.y_label))
     points = [point for seeds in panel.curves.values() for curve in seeds for point in shown(curve)]
     if not points:
         axes.set(xticks=[], yticks=[])
@@ -70,7 +70,7 @@ def _draw_arm(axes: Any, panel: Panel, arm: str, index: int, seeds: Sequence[Cur
     thick = mean_curve(seeds, panel.steps)
     marker = MARKERS[index % len(MARKERS)] if len(thick) <= MOST_MARKERS else ""
     axes.plot(
-        *_columns(thick), linewidth=1.8, marker=marker, markersize=size, markeredgewidth=0.0, label=printable(arm),
+        *_columns(thick), linewidth=1.8, marker=marker, markersize=size, markeredgewidth=0.0, label=one_line(arm),
         **look,
     )  # fmt: skip
 
@@ -84,7 +84,7 @@ def _reference_lines(axes: Any, panel: Panel, points: Curve) -> None:
         below = index == 0 and len(lines) > 1
         right = _is_free_right(value, points)
         axes.annotate(
-            f"{printable(name)} {share(value) if panel.percent else written(value)}", (float(right), value),
+            f"{one_line(name)} {share(value) if panel.percent else written(value)}", (float(right), value),
             xycoords=("axes fraction", "data"), xytext=(0 if right else 4, -2 if below else 2),
             textcoords="offset points", ha="right" if right else "left", va="top" if below else "bottom",
             fontsize=7.5, color=FAINT, path_effects=halo, zorder=1.6,

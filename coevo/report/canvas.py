@@ -42,8 +42,17 @@ with _quiet_import():
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
 __all__ = [
-    "Axes", "Figure", "FuncFormatter", "LogLocator", "MaxNLocator", "font_manager", "patheffects", "printable", "save",
-    "style", "svg_text",
+    "Axes",
+    "Figure",
+    "FuncFormatter",
+    "LogLocator",
+    "MaxNLocator",
+    "font_manager",
+    "one_line",
+    "patheffects",
+    "save",
+    "style",
+    "svg_text",
 ]  # fmt: skip
 
 SVG = "http://www.w3.org/2000/svg"
@@ -105,7 +114,7 @@ def style(fonts: Sequence[str] = (FONT,)) -> Generator[None]:
         yield
 
 
-def printable(text: str, longest: int = LONGEST_LABEL) -> str:
+def one_line(text: str, longest: int = LONGEST_LABEL) -> str:
     """A name as a figure can show it: on one line, no control characters (XML has none), not endless."""
     clean = "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
     return clean if len(clean) <= longest else clean[: longest - 1] + "…"
@@ -141,7 +150,7 @@ def svg_text(figure: Figure, title: str = "") -> str:
     texts = {"title": title or figure.get_suptitle() or "Curves", "desc": str(figure.get_label())}
     for position, (tag, text) in enumerate(texts.items()):
         element = ElementTree.Element(f"{{{SVG}}}{tag}", {"id": prefix + tag})
-        element.text = printable(text, LONGEST_TEXT)
+        element.text = one_line(text, LONGEST_TEXT)
         root.insert(position, element)
     root.set("role", "img")
     root.set("aria-labelledby", " ".join(prefix + tag for tag in texts))

@@ -20,6 +20,8 @@ MOST_OPERATORS = 7
 SPAN = 0.1
 """Least height of an axis of shares: a change of a hundredth should look like one."""
 
+GENERATION = "generation"
+
 Value: TypeAlias = Callable[[Point], float | None]
 
 
@@ -65,18 +67,16 @@ class _Draft:
     baseline: str
 
     def learning(self, probes: Sequence[Point]) -> Group:
+        score, title = self._curves(probes, score=lambda p: p.score), "Probe: share of the answers"
+        start = {"start": score["score"][0][0][1]} if score else {}
+        valid: dict[str, Value] = {"valid": lambda p: p.valid, f"better than {self.baseline}": lambda p: p.better}
         panels = [
-            self._panel("Probe: score", "score", probes, {"score": lambda p: p.score}, span=SPAN, start=True),
-            self._panel(
-                "Probe: share of the answers", "", probes,
-                {"valid": lambda p: p.valid, f"better than {self.baseline}": lambda p: p.better},
-                span=SPAN, percent=True,
-            ),
-        ]  # fmt: skip
-        if not _told(probes, lambda p: p.score):
-            panels.append(
-                self._panel("Probe: mean objective", "objective", probes, {"mean": lambda p: p.mean}, wide=True)
-            )
+            Panel("Probe: score", GENERATION, "score", score, start, span=SPAN),
+            Panel(title, GENERATION, "", self._curves(probes, **valid), percent=True, span=SPAN),
+        ]
+        if not score:
+            mean = self._curves(probes, mean=lambda p: p.mean)
+            panels.append(Panel("Probe: mean objective", GENERATION, "objective", mean, wide=True))
         note = (
             "A probe asks the unperturbed weights the task's own prompt with the same sampling seeds every time, so "
             "two probes differ by the weights only. Score is the mean credit of all answers: 0 where all fail, 1 "
@@ -86,15 +86,14 @@ class _Draft:
 
     def search(self, batches: Sequence[Point]) -> Group:
         best = [(float(p.calls), p.best_so_far) for p in batches if p.best_so_far is not None]
+        found = self._curves(batches, mean=lambda p: p.mean, best=lambda p: p.best)
+        title = "Objective of the valid answers of a batch"
         panels = [
-            Panel("Best so far", "model calls", "objective", _curves(best=best), self.lines, steps=True, wide=True),
-            self._panel(
-                "Objective of the valid answers of a batch", "objective", batches,
-                {"mean": lambda p: p.mean, "best": lambda p: p.best}, lines=self.lines, wide=True,
-            ),
+            Panel("Best so far", "model calls", "objective", _told(best=best), self.lines, steps=True, wide=True),
+            Panel(title, GENERATION, "objective", found, self.lines, wide=True),
             self._by_operator("Valid answers of a batch", batches, lambda p: p.valid),
             self._by_operator(f"Answers of a batch better than {self.baseline}", batches, lambda p: p.better),
-        ]  # fmt: skip
+        ]
         note = (
             "What the batches found. Means are over valid answers, without those that were outraced; failures count in "
             "the valid rate only."
@@ -102,25 +101,19 @@ class _Draft:
         return Group("What the search has found", note, panels)
 
     def strategy(self, batches: Sequence[Point]) -> Group:
+        sizes = self._curves(batches, sigma=_metric("sigma"), alpha=_metric("alpha"))
+        moved = self._curves(batches, moved=_metric("moved"))
+        informative = self._curves(batches, informative=_informative)
+        ratio = self._curves(batches, ratio=_metric("variance_ratio"))
+        cosines = {"of the update": _metric("cosine"), "of the whole run": _metric("cosine_run")}
+        reached, title = self._curves(batches, **cosines), "Variance between members over within"
         panels = [
-            self._panel(
-                "Size of perturbation and step", "", batches, {"sigma": _metric("sigma"), "alpha": _metric("alpha")}
-            ),
-            self._panel(
-                "Weights that a perturbation moves", "", batches, {"moved": _metric("moved")}, percent=True, span=SPAN
-            ),
-            self._panel(
-                "Members that are informative", "", batches, {"informative": _informative}, percent=True, span=SPAN
-            ),
-            self._panel(
-                "Variance between members over within", "ratio", batches, {"ratio": _metric("variance_ratio")},
-                lines={"noise": 1.0}, wide=True,
-            ),
-            self._panel(
-                "Update that reaches the served weights", "cosine", batches,
-                {"of the update": _metric("cosine"), "of the whole run": _metric("cosine_run")}, span=SPAN,
-            ),
-        ]  # fmt: skip
+            Panel("Size of perturbation and step", GENERATION, "", sizes),
+            Panel("Weights that a perturbation moves", GENERATION, "", moved, percent=True, span=SPAN),
+            Panel("Members that are informative", GENERATION, "", informative, percent=True, span=SPAN),
+            Panel(title, GENERATION, "ratio", ratio, {"noise": 1.0}, wide=True),
+            Panel("Update that reaches the served weights", GENERATION, "cosine", reached, span=SPAN),
+        ]
         note = (
             "Whether there is a signal to follow. A perturbation that is rounded away moves no weight; a member is "
             "informative if its mean credit differs from the median member's; a variance ratio of 1 is what noise "
@@ -128,43 +121,25 @@ class _Draft:
         )
         return Group("What the evolution strategy does", note, panels)
 
-    def _panel(
-        self,
-        title: str,
-        y_label: str,
-        points: Sequence[Point],
-        values: Mapping[str, Value],
-        *,
-        lines: Mapping[str, float] | None = None,
-        percent: bool = False,
-        wide: bool = False,
-        span: float = 0.0,
-        start: bool = False,
-    ) -> Panel:
-        curves = _curves(**{name: self._curve(points, value) for name, value in values.items()})
-        shown = dict(lines or {})
-        if start:
-            shown |= {"start": curve[0][1] for (curve,) in list(curves.values())[:1]}  # noqa: B035
-        return Panel(title, "generation", y_label, curves, shown, percent, wide=wide, span=span)
-
     def _by_operator(self, title: str, points: Sequence[Point], value: Value) -> Panel:
         names = list(dict.fromkeys(point.operator for point in points))
-        if not 1 < len(names) <= MOST_OPERATORS:
-            return self._panel(title, "", points, {"all": value}, percent=True, span=SPAN)
-        curves = {n or "no operator": self._curve([p for p in points if p.operator == n], value) for n in names}
-        return Panel(title, "generation", "", _curves(**curves), percent=True, span=SPAN)
+        curves = self._curves(points, all=value)
+        if 1 < len(names) <= MOST_OPERATORS:
+            each = {n or "no operator": [p for p in points if p.operator == n] for n in names}
+            curves = _told(**{name: self._curve(own, value) for name, own in each.items()})
+        return Panel(title, GENERATION, "", curves, percent=True, span=SPAN)
+
+    def _curves(self, points: Sequence[Point], **values: Value) -> dict[str, list[Curve]]:
+        return _told(**{name: self._curve(points, value) for name, value in values.items()})
 
     def _curve(self, points: Sequence[Point], value: Value) -> list[tuple[float, float]]:
         told = ((point.generation + max(point.batch, 0) / self.steps, value(point)) for point in points)
         return [(x, y) for x, y in told if y is not None]
 
 
-def _curves(**curves: Curve) -> dict[str, list[Curve]]:
+def _told(**curves: Curve) -> dict[str, list[Curve]]:
+    """Those that have a point."""
     return {name: [curve] for name, curve in curves.items() if curve}
-
-
-def _told(points: Sequence[Point], value: Value) -> bool:
-    return any(value(point) is not None for point in points)
 
 
 def _metric(name: str) -> Value:

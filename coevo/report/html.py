@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from coevo.report.tables import Table
 from coevo.text import printable
 
 
@@ -26,7 +27,6 @@ class Facts:
     """Names and what there is to say of them."""
 
     rows: Sequence[tuple[str, str]]
-    kind: ClassVar[str] = "facts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +34,6 @@ class Tiles:
     """The few numbers that matter: (name, value, remark)."""
 
     items: Sequence[tuple[str, str, str]]
-    kind: ClassVar[str] = "tiles"
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Rows under heads; columns named in `words` hold words, the others numbers, aligned to the right."""
-
-    caption: str
-    heads: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    words: Sequence[str] = ()
-    kind: ClassVar[str] = "table"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +42,6 @@ class Picture:
 
     svg: str
     caption: str = ""
-    kind: ClassVar[str] = "picture"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +50,6 @@ class Code:
 
     name: str
     text: str
-    kind: ClassVar[str] = "code"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +58,6 @@ class Note:
 
     text: str
     tone: Literal["plain", "good", "bad", "quiet"] = "plain"
-    kind: ClassVar[str] = "note"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +66,6 @@ class Fold:
 
     title: str
     blocks: Sequence[Block]
-    kind: ClassVar[str] = "fold"
 
 
 Block: TypeAlias = Facts | Tiles | Table | Picture | Code | Note | Fold
@@ -107,7 +91,7 @@ def page(title: str, sections: Sequence[Section], *, subtitle: str = "", badge: 
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_visible
     )
-    environment.filters["drawn"] = Markup
+    environment.filters |= {"drawn": Markup, "kind": lambda block: type(block).__name__.lower()}
     source = files("coevo.report").joinpath("report.html.j2").read_text(encoding="utf-8")
     return environment.from_string(source).render(
         title=title,

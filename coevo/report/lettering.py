@@ -12,7 +12,7 @@ from functools import cache
 from itertools import count
 from typing import Any
 
-from coevo.report.canvas import FONT, font_manager, printable
+from coevo.report.canvas import FONT, font_manager, one_line
 from coevo.report.panel import Panel
 
 LEGEND = "No font at hand has the letters of some names: "
@@ -36,7 +36,7 @@ class Lettering:
     @classmethod
     def of(cls, names: Sequence[str]) -> Lettering:
         """For the names of a figure, in the order in which a reader meets them."""
-        text = "\n".join(printable(name) for name in names)
+        text = "\n".join(one_line(name) for name in names)
         fonts, missing = _fonts(frozenset(text) - {"\n"})
         runs = re.findall(f"[{re.escape(''.join(sorted(missing)))}]+", text) if missing else []
         numbers = (f"[{number}]" for number in count(1) if f"[{number}]" not in text)
@@ -62,7 +62,7 @@ class Lettering:
     @property
     def legend(self) -> str:
         """What the stand-ins mean, in words; empty where there are none."""
-        told = ", ".join(f"{stand_in} is {printable(run)}" for run, stand_in in self.stand_ins.items())
+        told = ", ".join(f"{stand_in} is {one_line(run)}" for run, stand_in in self.stand_ins.items())
         return f"{LEGEND}{told}." if told else ""
 
 

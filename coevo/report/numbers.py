@@ -15,8 +15,6 @@ def number(value: float | None, digits: int = 5) -> str:
     """Up to `digits` significant digits, `-` for None and what is not finite."""
     if not _is_known(value):
         return ABSENT
-    if not math.isfinite(value):
-        return str(value)
     return f"{value:.{max(digits, len(str(abs(int(value)))))}g}" if abs(value) < 1e15 else f"{value:.{digits}g}"
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from coevo.numerics.objectives import written
 from coevo.report.axes import draw
-from coevo.report.canvas import FAINT, Figure, printable, save, style, svg_text
+from coevo.report.canvas import FAINT, Figure, one_line, save, style, svg_text
 from coevo.report.lettering import LEGEND, Lettering, names_of
 from coevo.report.panel import Curve, Panel, mean_curve, share, shown
 
@@ -54,7 +54,7 @@ def comparison(panels: Sequence[Panel], title: str = "", *, own: bool = False) -
         if not panels:
             untyped.text(0.5, 0.45, "nothing to plot yet", ha="center", color=FAINT)
         if title:
-            untyped.suptitle(printable(title), fontweight="bold", fontsize=11.0)
+            untyped.suptitle(one_line(title), fontweight="bold", fontsize=11.0)
         if shared:
             handles, labels = figure.axes[0].get_legend_handles_labels()
             untyped.legend(handles, labels, loc="outside lower center", ncols=min(len(arms), 5))
@@ -63,7 +63,7 @@ def comparison(panels: Sequence[Panel], title: str = "", *, own: bool = False) -
 
 def describe(panels: Sequence[Panel]) -> str:
     """The figure in words: for each curve where it begins and where it ends."""
-    return " ".join(f"{printable(panel.title)}: {_told(panel)}." for panel in panels) or "Nothing to plot yet."
+    return " ".join(f"{one_line(panel.title)}: {_told(panel)}." for panel in panels) or "Nothing to plot yet."
 
 
 def legend(figure: Figure) -> str:
@@ -84,5 +84,5 @@ def _told(panel: Panel) -> str:
     for arm, seeds in panel.curves.items():
         texts = [share(y) if panel.percent else written(y) for _, y in mean_curve(seeds, panel.steps)]
         value = f"from {texts[0]} to {texts[-1]}" if len(texts) > 1 else (texts or ["no data"])[0]
-        parts.append(f"{printable(arm)} {value}")
+        parts.append(f"{one_line(arm)} {value}")
     return ", ".join(parts) or "no data"

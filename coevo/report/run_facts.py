@@ -10,8 +10,10 @@ from typing import Any, cast
 from coevo.errors import CheckFailedError
 from coevo.files import read_own
 from coevo.records import Json
-from coevo.report.html import Block, Code, Facts, Fold, Note, Table, Tiles
+from coevo.report.html import Block, Code, Facts, Fold, Note, Tiles
 from coevo.report.numbers import ABSENT, count, duration, number, objective, percent
+from coevo.report.tables import Table
+from coevo.report.text import pair, worth
 from coevo.runs.folder import RunFolder
 
 LONGEST_CODE = 100_000
@@ -39,7 +41,8 @@ def status_note(summary: Mapping[str, Json], batches: int) -> list[Block]:
         notes.append(Note("The run is going on. This page shows what was committed when it was made."))
     if status in ("failed", "interrupted"):
         why = f": {summary['message']}" if summary["message"] else ""
-        notes.append(Note(f"The run {_past(status)}{why}. Go on with: coevo resume {where}", "bad"))
+        past = "failed" if status == "failed" else "was interrupted"
+        notes.append(Note(f"The run {past}{why}. Go on with: coevo resume {where}", "bad"))
     if not batches:
         notes.append(Note("No batch was committed yet, so there is nothing to plot."))
     return notes
@@ -50,7 +53,7 @@ def result(summary: Mapping[str, Json]) -> list[Block]:
     best: Mapping[str, Json] | None = summary["best"]
     answers = sum(summary["statuses"].values())
     tiles = [
-        ("best objective", ABSENT if best is None else objective(best["objective"]), _worth(summary)),
+        ("best objective", ABSENT if best is None else objective(best["objective"]), "; ".join(worth(summary))),
         ("valid answers", percent(summary["valid_rate"]) if answers else ABSENT, f"of {answers:,}"),
         ("weight updates", told(summary["updates"]), _zero(summary)),
         ("generations", told(summary["generations"]), f"of {told(summary['generations_planned'])}"),
@@ -69,13 +72,13 @@ def best_answer(summary: Mapping[str, Json], folder: RunFolder) -> list[Block]:
     return [Note(where, "quiet"), Code(*_best_file(Path(str(best["path"])), folder))]
 
 
-def verdict(summary: Mapping[str, Json]) -> list[Block]:
+def learning(summary: Mapping[str, Json]) -> list[Block]:
     """What `summary["learning"]` says, if it says something: its verdict, then its numbers."""
-    learning = cast(Mapping[str, Json], summary.get("learning") or {})
-    if not learning.get("verdict"):
+    said = cast(Mapping[str, Json], summary.get("learning") or {})
+    if not said.get("verdict"):
         return []
-    rows = [(_name(key), told(value)) for key, value in _flat(learning) if key != "verdict" and value is not None]
-    return [Note(str(learning["verdict"])), *([Fold("The numbers behind it", [Facts(rows)])] if rows else [])]
+    rows = [(_name(key), told(value)) for key, value in _flat(said) if key != "verdict" and value is not None]
+    return [Note(str(said["verdict"])), *([Fold("The numbers behind it", [Facts(rows)])] if rows else [])]
 
 
 def what_ran(summary: Mapping[str, Json]) -> list[Block]:
@@ -90,7 +93,7 @@ def what_ran(summary: Mapping[str, Json]) -> list[Block]:
         ("context updater", told(s["context"])),
         ("model", f"{told(s['model'])} on engine {told(s['engine'])}"),
         ("seed", str(s["seed"])),
-        ("objective", f"{told(s['direction'])}; reference {_pair(s['reference'])}; baseline {_pair(s['baseline'])}"),
+        ("objective", "; ".join([told(s["direction"]), *(_named(s, kind) for kind in ("reference", "baseline"))])),
         ("tokens", f"{told(s['prompt_tokens'])} of prompts, {told(s['completion_tokens'])} of completions"),
         ("base weights", base or "not loaded yet"),
         ("weights now", now if now != base else "did not move" if base else "not loaded yet"),
@@ -134,29 +137,13 @@ def _best_file(path: Path, folder: RunFolder) -> tuple[str, str]:
     return shown, text
 
 
-def _worth(summary: Mapping[str, Json]) -> str:
-    best: Mapping[str, Json] | None = summary["best"]
-    if best is None:
-        return ""
-    parts: list[str] = []
-    if summary["reference"] is not None and best["gap"] is not None:
-        parts.append(f"gap {percent(best['gap'], 2)} to {_pair(summary['reference'])}")
-    if summary["baseline"] is not None:
-        parts.append(f"{'beats' if best['beats_baseline'] else 'does not beat'} {_pair(summary['baseline'])}")
-    return "; ".join(parts)
+def _named(summary: Mapping[str, Json], kind: str) -> str:
+    return f"{kind} {'none' if summary[kind] is None else pair(summary[kind])}"
 
 
 def _zero(summary: Mapping[str, Json]) -> str:
     zero = len(summary["zero_updates"])
     return f"{count(zero, 'zero update')} besides" if zero else ""
-
-
-def _pair(pair: Sequence[Json] | None) -> str:
-    return "none" if pair is None else f"{pair[0]} ({objective(pair[1])})"
-
-
-def _past(status: str) -> str:
-    return "failed" if status == "failed" else "was interrupted"
 
 
 def _name(key: str) -> str:

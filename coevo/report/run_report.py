@@ -13,7 +13,7 @@ from coevo.records import Json
 from coevo.report.curves import Group, groups
 from coevo.report.html import Block, Note, Picture, Section, page
 from coevo.report.plots import comparison, legend, save, svg_text
-from coevo.report.run_facts import best_answer, result, setting, status_note, verdict, what_ran
+from coevo.report.run_facts import best_answer, learning, result, setting, status_note, what_ran
 from coevo.report.run_tables import batch_table, probe_table, status_table
 from coevo.runs.folder import RunFolder
 from coevo.runs.summary import summarize
@@ -70,12 +70,12 @@ def _render(folder: RunFolder) -> tuple[Mapping[str, Json], list[Group], str]:
     plots = groups(batches, probes, info.get("task") or {})
     sections = [
         Section("Result", [*status_note(summary, len(batches)), *result(summary)]),
-        Section("Is it learning?", verdict(summary)),
+        Section("Is it learning?", learning(summary)),
         Section("Best answer", best_answer(summary, folder)),
         *(Section(group.title, _pictures(group)) for group in plots),
         Section("What ran", what_ran(summary)),
         Section("Answers", status_table(summary)),
-        Section("Batches", batch_table(batches, history.batches)),
+        Section("Batches", batch_table(batches)),
         Section("Probes", probe_table(probes)),
         Section("Configuration and versions", setting(folder, info)),
     ]

@@ -1,70 +1,82 @@
-"""Batches, probes and statuses of a run as tables of its report."""
+"""Batches, probes and statuses of a run as tables: those of `coevo show` and of the report."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from coevo.records import Json
-from coevo.report.html import Block, Table
 from coevo.report.numbers import ABSENT, duration, number, objective, percent
+from coevo.report.tables import Column, Table
 from coevo.runs.yardstick import Point
 
+BATCH: Sequence[Column[Point]] = (
+    Column("gen", lambda p: str(p.generation)),
+    Column("batch", lambda p: str(p.batch)),
+    Column("op", lambda p: p.operator, words=True),
+    Column("members", lambda p: str(p.members or ABSENT)),
+    Column("answers", lambda p: f"{p.answers:,}"),
+    Column("valid", lambda p: percent(p.valid)),
+    Column("better", lambda p: percent(p.better)),
+    Column("best", lambda p: objective(p.best_so_far)),
+    Column("mean", lambda p: objective(p.mean)),
+    Column("sigma", lambda p: number(p.metrics.get("sigma"))),
+    Column("moved", lambda p: percent(p.metrics.get("moved"))),
+    Column("informative", lambda p: _of(p.metrics.get("informative"), p.metrics.get("members_scored"))),
+    Column("ratio", lambda p: number(p.metrics.get("variance_ratio"), 3)),
+    Column("cosine", lambda p: number(p.metrics.get("cosine"), 3)),
+    Column("of all", lambda p: number(p.metrics.get("cosine_run"), 3)),
+    Column("tokens/s", lambda p: number(p.tokens / p.seconds if p.seconds else None, 3)),
+    Column("time", lambda p: duration(p.seconds)),
+    Column("note", lambda p: f"no step: {p.zero_update}" if p.zero_update else "", words=True),
+)
 
-def batch_table(batches: Sequence[Point], lines: Sequence[Mapping[str, Json]]) -> list[Block]:
-    """A row a batch; columns that say nothing are left out.
+PROBE: Sequence[Column[Point]] = (
+    Column("probe", lambda p: f"gen {p.generation}", words=True),
+    Column("updates", lambda p: str(p.updates)),
+    Column("answers", lambda p: f"{p.answers:,}"),
+    Column("valid", lambda p: percent(p.valid, 1)),
+    Column("better", lambda p: percent(p.better, 1)),
+    Column("score", lambda p: number(p.score, 3)),
+    Column("mean", lambda p: objective(p.mean)),
+    Column("best", lambda p: objective(p.best)),
+    Column("calls", lambda p: f"{p.calls:,}"),
+    Column("time", lambda p: duration(p.seconds)),
+)
 
-    Args:
-        batches: the points.
-        lines: the journal's lines of the same batches.
-    """
-    heads = (
-        "gen", "batch", "operator", "members", "answers", "valid", "better", "best so far", "mean", "sigma", "moved",
-        "informative", "ratio", "cosine", "tokens/s", "time", "note",
-    )  # fmt: skip
-    rows: list[list[str]] = []
-    for p, line in zip(batches, lines, strict=True):
-        m = p.metrics
-        tokens = (line["prompt_tokens"] + line["completion_tokens"]) / p.seconds if p.seconds else None
-        rows.append(
-            [
-                str(p.generation), str(p.batch), p.operator, str(p.members or ""), f"{p.answers:,}", percent(p.valid),
-                percent(p.better), objective(p.best_so_far), objective(p.mean), number(m.get("sigma")),
-                percent(m.get("moved")), _of(m.get("informative"), m.get("members_scored")),
-                number(m.get("variance_ratio"), 3), number(m.get("cosine"), 3), number(tokens, 3),
-                duration(p.seconds), f"no step: {p.zero_update}" if p.zero_update else "",
-            ]
-        )  # fmt: skip
-    return _table("Batches in order; best so far is of the whole run until after the batch", heads, rows)
+STATUS: Sequence[Column[tuple[str, int, int]]] = (
+    Column("status", lambda s: s[0], words=True),
+    Column("answers", lambda s: f"{s[1]:,}"),
+    Column("share", lambda s: percent(s[1] / s[2], 1)),
+)
+
+R = TypeVar("R")
 
 
-def probe_table(probes: Sequence[Point]) -> list[Block]:
-    """A row a probe."""
-    heads = ("gen", "updates", "answers", "valid", "better", "score", "best", "mean", "calls", "time")
-    rows = [
-        [
-            str(p.generation), str(p.updates), f"{p.answers:,}", percent(p.valid, 1), percent(p.better, 1),
-            number(p.score), objective(p.best), objective(p.mean), f"{p.calls:,}", duration(p.seconds),
-        ]
-        for p in probes
-    ]  # fmt: skip
-    return _table("Probes in order; updates and calls are of the whole run until then", heads, rows)
+def batch_table(batches: Sequence[Point], *, narrow: bool = False) -> list[Table]:
+    """A row a batch; `narrow` leaves out what a terminal has no room for."""
+    without = ("better", "time") if narrow else ()
+    return _table("Batches in order; best is of the whole run until after the batch", BATCH, batches, without)
 
 
-def status_table(summary: Mapping[str, Json]) -> list[Block]:
+def probe_table(probes: Sequence[Point], *, narrow: bool = False) -> list[Table]:
+    """A row a probe; `narrow` as above."""
+    without = ("best", "calls", "time") if narrow else ()
+    return _table("Probes in order; updates and calls are of the whole run until then", PROBE, probes, without)
+
+
+def status_table(summary: Mapping[str, Json]) -> list[Table]:
     """How many answers ended how, the most frequent first."""
     statuses: Mapping[str, int] = summary["statuses"]
     total = sum(statuses.values())
     most = sorted(statuses.items(), key=lambda item: -item[1])
-    rows = [[status, f"{n:,}", percent(n / total, 1)] for status, n in most if n]
-    return _table("How the answers of the search ended", ("status", "answers", "share"), rows)
+    return _table("How the answers of the search ended", STATUS, [(name, n, total) for name, n in most if n])
 
 
-def _table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[Block]:
-    kept = [i for i in range(len(heads)) if any(row[i] not in ("", ABSENT) for row in rows)]
-    if not rows:
-        return []
-    told = [[row[i] for i in kept] for row in rows]
-    return [Table(caption, [heads[i] for i in kept], told, words=("operator", "note", "status"))]
+def _table(caption: str, columns: Sequence[Column[R]], rows: Sequence[R], without: Sequence[str] = ()) -> list[Table]:
+    """The table without columns that say nothing, and no table without rows."""
+    kept = [column for column in columns if column.head not in without]
+    return [Table.of(caption, kept, rows).telling()] if rows else []
 
 
 def _of(part: float | None, whole: float | None) -> str:

@@ -5,21 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from coevo.numerics.objectives import mean
-from coevo.records import OUTRACED, Json, valid_share
-from coevo.report.numbers import ABSENT, count, duration, number, objective, percent, table
+from coevo.records import OUTRACED, Json
+from coevo.report.numbers import count, duration, number, objective, percent, table
+from coevo.report.run_tables import batch_table, probe_table
 from coevo.runs.folder import RunFolder
+from coevo.runs.yardstick import Judge, points
 from coevo.text import printable
 
 CODE_LINES = 40
 """An answer longer than this is shown by its path alone."""
 
 
-def show(summary: Mapping[str, Json], folder: RunFolder, batches: Sequence[Mapping[str, Json]]) -> str:
-    """All of a run: what it is, how far it came, its best answer and a line for every batch."""
-    parts = [table(_facts(summary, folder)), _best(summary, folder), _probes(summary["learning"]["probes"])]
-    if batches:
-        parts.append(_batches(batches))
+def show(summary: Mapping[str, Json], folder: RunFolder, lines: Sequence[Mapping[str, Json]]) -> str:
+    """All of a run: what it is, how far it came, its best answer and a row for every probe and batch.
+
+    Args:
+        summary: of the run.
+        folder: its own.
+        lines: of its journal, those of batches and probes.
+    """
+    batches, probes = points(lines, Judge.of(folder.info()))
+    drawn = [grid.text() for grid in (*probe_table(probes, narrow=True), *batch_table(batches, narrow=True))]
+    parts = [table(_facts(summary, folder)), _best(summary, folder), *drawn, _left_out(lines)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -113,30 +120,40 @@ def _best(summary: Mapping[str, Json], folder: RunFolder) -> str:
     best: Mapping[str, Json] | None = summary["best"]
     if best is None:
         return ""
-    worth = f"objective {objective(best['objective'])}"
-    reference, baseline = summary["reference"], summary["baseline"]
-    if reference is not None:
-        name, value = reference[0], objective(reference[1])
-        # There is no share of nothing.
-        worth += (
-            f"; {name} is {value}" if best["gap"] is None else f"; gap {percent(best['gap'], 2)} to {name} ({value})"
-        )
-    if baseline is not None:
-        verb = "beats" if best["beats_baseline"] else "does not beat"
-        worth += f"; {verb} {baseline[0]} ({objective(baseline[1])})"
+    told = "; ".join([f"objective {objective(best['objective'])}", *worth(summary)])
     where = f"generation {best['generation']}, batch {best['batch']}, rollout {best['rollout']}"
-    rows = [["best", worth], ["found in", where], ["path", str(best["path"])]]
+    rows = [["best", told], ["found in", where], ["path", str(best["path"])]]
     if best["splits"]:
         rows.append(["held out", "; ".join(_on_split(*item) for item in best["splits"].items())])
     answer = _answer(folder)
     return table(rows) + (f"\n\n{_indent(answer)}" if answer else "")
 
 
-def _on_split(split: str, verdict: Mapping[str, Json]) -> str:
-    if verdict["status"] != "ok":
-        return f"{split} {verdict['status']}"
-    count = verdict["instances"]
-    return f"{split} {objective(verdict['objective'])}" + (f" ({count:,} instances)" if count else "")
+def worth(summary: Mapping[str, Json]) -> list[str]:
+    """How good the best answer is, if there is one, beside reference and baseline."""
+    best, reference, baseline = summary["best"], summary["reference"], summary["baseline"]
+    told: list[str] = []
+    if best is None:
+        return told
+    if reference is not None:
+        # There is no share of nothing.
+        gap = f"gap {percent(best['gap'], 2)} to {pair(reference)}"
+        told.append(gap if best["gap"] is not None else f"{reference[0]} is {objective(reference[1])}")
+    if baseline is not None:
+        told.append(f"{'beats' if best['beats_baseline'] else 'does not beat'} {pair(baseline)}")
+    return told
+
+
+def pair(named: Sequence[Json]) -> str:
+    """A name and the value that it stands for."""
+    return f"{named[0]} ({objective(named[1])})"
+
+
+def _on_split(split: str, judged: Mapping[str, Json]) -> str:
+    if judged["status"] != "ok":
+        return f"{split} {judged['status']}"
+    instances = judged["instances"]
+    return f"{split} {objective(judged['objective'])}" + (f" ({instances:,} instances)" if instances else "")
 
 
 def _answer(folder: RunFolder) -> str:
@@ -148,48 +165,6 @@ def _indent(text: str) -> str:
     return "\n".join(f"    {line}".rstrip() for line in text.splitlines())
 
 
-def _probes(probes: Sequence[Mapping[str, Json]]) -> str:
-    if not probes:
-        return ""
-    heads = ("probe", "updates", "answers", "valid", "better", "score", "mean")
-    rows = [
-        [
-            f"gen {p['generation']}", str(p["updates"]), str(p["answers"]), percent(p["valid_rate"]),
-            percent(p["better_rate"]), number(p["score"], 3), objective(p["mean"]),
-        ]
-        for p in probes
-    ]  # fmt: skip
-    return table(rows, heads)
-
-
-HEADS = (
-    "gen", "batch", "op", "members", "answers", "valid", "best", "mean", "sigma", "moved", "informative",
-    "ratio", "cosine", "of all", "tokens/s", "note",
-)  # fmt: skip
-
-
-def _batches(batches: Sequence[Mapping[str, Json]]) -> str:
-    rows: list[Sequence[str]] = []
-    for line in batches:
-        metrics: Mapping[str, float] = line["metrics"]
-        objectives: Sequence[float] = line["objectives"]
-        total = sum(line["statuses"].values())
-        seconds = line["time"]["seconds"]
-        tokens = line["prompt_tokens"] + line["completion_tokens"]
-        best = None if line["best"] is None else line["best"]["objective"]
-        rows.append(
-            (
-                str(line["generation"]), str(line["batch"]), str(line["operator"]), str(line["members"]), str(total),
-                percent(valid_share(line["statuses"])), objective(best),
-                objective(mean(objectives) if objectives else None), number(metrics.get("sigma")),
-                percent(metrics.get("moved")), number(metrics.get("informative")),
-                number(metrics.get("variance_ratio"), 3), number(metrics.get("cosine"), 2),
-                number(metrics.get("cosine_run"), 2), number(tokens / seconds if seconds else None, 3),
-                f"no step: {line['zero_update']}" if line["zero_update"] else "",
-            )
-        )  # fmt: skip
-    told = [i for i in range(len(HEADS)) if any(row[i] not in ("", ABSENT) for row in rows)]
-    drawn = table([[row[i] for i in told] for row in rows], [HEADS[i] for i in told])
+def _left_out(batches: Sequence[Mapping[str, Json]]) -> str:
     stopped = sum(line["statuses"].get(OUTRACED, 0) for line in batches)
-    left_out = f"\n\nmeans leave out {count(stopped, 'outraced answer')}, whose objectives nobody knows"
-    return drawn + (left_out if stopped else "")
+    return f"means leave out {count(stopped, 'outraced answer')}, whose objectives nobody knows" if stopped else ""

@@ -64,12 +64,7 @@ def summarize(
         "status": status,
         "reason": None if history.stop is None else history.stop["reason"],
         "message": "" if history.stop is None else history.stop["message"],
-        "task": config.get("task"),
-        "param": config.get("param"),
-        "context": config.get("context"),
-        "engine": config.get("engine"),
-        "model": config.get("model"),
-        "seed": config.get("seed"),
+        **{key: config.get(key) for key in ("task", "param", "context", "engine", "model", "seed")},
         "generations": complete,
         "generations_planned": config.get("generations"),
         "batches": len(history.batches),
@@ -79,9 +74,7 @@ def summarize(
             for line in history.batches
             if line["zero_update"]
         ],
-        "direction": measured.get("direction"),
-        "reference": measured.get("reference"),
-        "baseline": measured.get("baseline"),
+        **{key: measured.get(key) for key in ("direction", "reference", "baseline")},
         "best": _best(folder, history, measured),
         "statuses": dict(sorted(statuses.items())),
         "valid_rate": valid_share(statuses),
@@ -129,10 +122,6 @@ def _best(folder: RunFolder, history: History, measured: Mapping[str, Json]) -> 
         "generation": best.generation,
         "batch": best.batch,
         "path": str(path),
-        "splits": _splits(folder),
+        # On splits that the search did not see; none before the run's end.
+        "splits": folder.best().get("splits") or {},
     }
-
-
-def _splits(folder: RunFolder) -> dict[str, Json]:
-    """What the best is worth on splits that the search did not see; empty before the run's end."""
-    return folder.best().get("splits") or {}

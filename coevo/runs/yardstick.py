@@ -91,6 +91,7 @@ class Point:
         generation: of the batch; of a probe: how many generations were done before it.
         updates: updates of the weights before it that were not zero.
         calls: model calls of the whole run until after it.
+        tokens: of its prompts and completions.
         answers, valid, better: how many answers, the share that is valid, the share better than the baseline.
         score: mean of `Judge.credits` of all answers; None where there are none, and (like `better`) where answers
             were outraced, whose objectives nobody knows.
@@ -110,6 +111,7 @@ class Point:
     members: int
     updates: int
     calls: int
+    tokens: int
     answers: int
     valid: float
     better: float | None
@@ -152,6 +154,7 @@ def _point(line: Mapping[str, Json], judge: Judge, updates: int, is_probe: bool)
         members=line["members"],
         updates=updates,
         calls=line["ledger"]["calls"],
+        tokens=line["prompt_tokens"] + line["completion_tokens"],
         answers=answers,
         valid=valid_share(statuses),
         better=None if outraced else judge.better(objectives, answers),

@@ -16,8 +16,7 @@ from coevo.errors import RunInterrupted, UserError
 from coevo.host.config import build
 from coevo.runs.folder import RunFolder
 from coevo.tools.study.frame import Subject
-from coevo.tools.study.plan import PlannedRun
-from coevo.tools.study.standing import check_same
+from coevo.tools.study.plan import PlannedRun, check_same
 
 NOW = datetime.date.today().isoformat()
 

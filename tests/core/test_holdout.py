@@ -233,7 +233,7 @@ def test_a_best_rollout_that_is_gone_is_a_damaged_folder():
 def test_the_end_of_a_run_shows_it():
     played()
     folder = RunFolder(Path("runs/a"))
-    shown = text.show(summarize(folder), folder, folder.journal.history().batches)
+    shown = text.show(summarize(folder), folder, folder.journal.history().told)
     value = float(best()["answer"]) + 1.0
     assert re.search(r"^held out +validation (\S+) \(2 instances\); test timeout$", shown, re.MULTILINE)
     assert float(re.search(r"validation (\S+) ", shown)[1]) == pytest.approx(value, rel=1e-3)

@@ -23,7 +23,8 @@ def line(statuses, objectives):
     return {
         "kind": "batch", "generation": 0, "batch": 0, "operator": "e1", "members": 0, "statuses": statuses,
         "objectives": objectives, "best": None, "metrics": {}, "zero_update": "", "update": None,
-        "ledger": {"calls": 4}, "time": {"seconds": 1.0},
+        "ledger": {"calls": 4}, "prompt_tokens": 0, "completion_tokens": 0,
+        "time": {"seconds": 1.0},
     }  # fmt: skip
 
 

@@ -1,5 +1,7 @@
 """Every run says whether its weights learn: in words, and in numbers that the journal gives."""
 
+import re
+
 import loop_kit
 import pytest
 from loop_kit import config, plugins
@@ -21,7 +23,8 @@ def line(kind, generation, *, ok=10, failed=0, objective=7.0, zero="", metrics=N
     return {
         "kind": kind, "generation": generation, "batch": 0, "operator": "", "members": 4 if kind == "batch" else 0,
         "statuses": {"ok": ok, "syntax": failed}, "objectives": [objective] * ok, "best": None,
-        "metrics": metrics or {}, "zero_update": zero, "ledger": {"calls": 10}, "time": {"seconds": 1.0},
+        "metrics": metrics or {}, "zero_update": zero, "ledger": {"calls": 10},
+        "prompt_tokens": 0, "completion_tokens": 0, "time": {"seconds": 1.0},
         "outcomes": outcomes,
         "update": {"terms": [["0" * 16, 0.1]] if terms and not zero else []} if kind == "batch" else None,
     }  # fmt: skip
@@ -141,7 +144,7 @@ def test_a_run_whose_sizes_are_rounded_away_says_so_at_its_end_and_in_show():
     folder = RunFolder.find("a")
     assert summary["updates"] == 0
     assert summary["learning"]["zero_updates"] == 3
-    for text in (result(summary, folder), show(summary, folder, folder.journal.history().batches)):
+    for text in (result(summary, folder), show(summary, folder, folder.journal.history().told)):
         assert "the weights cannot learn like this: all 3 updates were zero" in text
         assert "the perturbation is rounded away: it changes 0.06 % of the served weights" in text
         assert "coevo tune a" in text
@@ -150,8 +153,8 @@ def test_a_run_whose_sizes_are_rounded_away_says_so_at_its_end_and_in_show():
 def test_show_tells_the_probes():
     summary = coevo.run(config(probe={"every": 1, "answers": 6}), plugins())
     folder = RunFolder.find("a")
-    text = show(summary, folder, folder.journal.history().batches)
-    assert "probe  updates  answers  valid  better  score" in text
+    text = show(summary, folder, folder.journal.history().told)
+    assert re.search("probe +updates +answers +valid +better +score", text)
     assert [p["updates"] for p in summary["learning"]["probes"]] == [0, 1, 2, 3]
 
 

@@ -9,7 +9,7 @@ from coevo.errors import CheckFailedError, UserError
 from coevo.report import run_report
 from coevo.report.curves import groups
 from coevo.report.numbers import ABSENT, number, objective, percent
-from coevo.report.run_facts import verdict
+from coevo.report.run_facts import learning
 from coevo.runs.journal import Journal
 from coevo.runs.yardstick import Judge, points
 
@@ -138,17 +138,17 @@ def test_values_that_no_axis_holds_do_no_harm(tmp_path):
 
 
 def test_the_verdict_and_its_numbers_are_shown_where_the_summary_has_them():
-    learning = {
+    said = {
         "verdict": "ES moves nothing.",
         "probe": {"first": 0.5, "last": None},
         "steps": 3,
         "sure": False,
         "all": [{}],
     }
-    note, fold = verdict({"learning": learning})
+    note, fold = learning({"learning": said})
     assert note.text == "ES moves nothing."
     assert fold.blocks[0].rows == [("probe first", "0.5"), ("steps", "3"), ("sure", "no")]
-    assert verdict({}) == verdict({"learning": {"verdict": "", "steps": 0}}) == []
+    assert learning({}) == learning({"learning": {"verdict": "", "steps": 0}}) == []
 
 
 def test_a_report_elsewhere_names_its_curves_after_itself(rich, tmp_path):

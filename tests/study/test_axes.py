@@ -106,6 +106,6 @@ def test_a_mistake_in_an_axis_is_one_line_that_names_it(coevo, grid, old, new, e
 
 def test_an_axis_that_is_no_table_of_tables_says_what_it_should_be(coevo, small):
     Path(small).write_text(f"budgets = [100, 200]\n{STUDY}")
-    assert 'budgets got [100, 200]: expected tables such as [budgets."512"]' in coevo("study", small)[2]
+    assert 'budgets got [100, 200]: input should be a valid table; write [budgets."512"]' in coevo("study", small)[2]
     Path(small).write_text(f"problems = {{}}\n{STUDY}")
-    assert re.search(r"problems got \{\}: expected tables such as", coevo("study", small)[2])
+    assert re.search(r"problems got \{\}: table should have at least 1 item", coevo("study", small)[2])

@@ -15,8 +15,8 @@ from study_kit import FAKES
 
 from coevo.runs.chunks import read_chunks
 from coevo.runs.folder import RunFolder, clear_stillborn
+from coevo.tools.study.conduct import Progress
 from coevo.tools.study.plan import read_study
-from coevo.tools.study.progress import Progress
 
 PATIENCE_SECONDS = 300
 BROKEN = str(Path(__file__).with_name("broken_engine.py"))

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from study_kit import FAKES
 
-from coevo.tools.study.layers import merged
-from coevo.tools.study.plan import read_study
+from coevo.tools.study.plan import merged, read_study
 
 BASE = f'[base]\nplugins = ["{FAKES}"]\ntask = "aim"\nengine = "numbers"\ncontext = "fixed"\ngenerations = 1\n'
 SEEDS = "seeds = [0]\n"
@@ -18,18 +17,18 @@ MISTAKES = {
     "an unknown key": ("sedes = [0]\n" + BASE + ARM, "unknown key 'sedes' in study 'bad.toml'; did you mean 'seeds'?"),
     "a run's key at the top": (SEEDS + "calls = 3\n" + BASE + ARM, "unknown key 'calls' in study 'bad.toml'; it belongs"
                                " below [base]"),
-    "no arms": (SEEDS + BASE, "a study needs arms, each a table of what differs from [base]; write [arms.\"es+sample"),
-    "arms are a list": (SEEDS + BASE + "[[arms]]\nparam = 'none'\n", "a study needs arms"),
-    "an arm is no table": (SEEDS + BASE + "[arms]\na = 3\n", "arms.a got 3: it should be a table"),
-    "base is no table": (SEEDS + "base = 3\n" + ARM, "base got 3: it should be a table"),
+    "no arms": (SEEDS + BASE, "a study needs arms; write [arms.\"es+sample\"], a table of what differs from [base]"),
+    "arms are a list": (SEEDS + BASE + "[[arms]]\nparam = 'none'\n", "arms got [{'param': 'none'}]: input should be a"),
+    "an arm is no table": (SEEDS + BASE + "[arms]\na = 3\n", "arms.a got 3: input should be a valid table; write"),
+    "base is no table": (SEEDS + "base = 3\n" + ARM, "base got 3: input should be a valid table; write [base]"),
     "no seeds": (BASE + ARM, "a study needs seeds; write seeds = [0, 1, 2] at the top of the file"),
-    "seeds are a number": ("seeds = 3\n" + BASE + ARM, "seeds got 3: expected a list such as [0, 1, 2]"),
-    "seeds are empty": ("seeds = []\n" + BASE + ARM, "seeds got []: expected a list such as [0, 1, 2]"),
-    "a seed is text": ("seeds = [0, 'x']\n" + BASE + ARM, "seeds got 'x': expected whole numbers from 0 to 2**63 - 1"),
-    "a seed is true": ("seeds = [true]\n" + BASE + ARM, "seeds got True: expected whole numbers"),
-    "a seed is a fraction": ("seeds = [1.0]\n" + BASE + ARM, "seeds got 1.0: expected whole numbers"),
-    "a seed is negative": ("seeds = [0, -1]\n" + BASE + ARM, "seeds got -1: expected whole numbers from 0"),
-    "a seed is huge": ("seeds = [9223372036854775808]\n" + BASE + ARM, "seeds got 9223372036854775808: expected"),
+    "seeds are a number": ("seeds = 3\n" + BASE + ARM, "seeds got 3: input should be a valid list; write seeds = ["),
+    "seeds are empty": ("seeds = []\n" + BASE + ARM, "seeds got []: list should have at least 1 item"),
+    "a seed is text": ("seeds = [0, 'x']\n" + BASE + ARM, "seeds.1 got 'x': input should be a valid integer; write"),
+    "a seed is true": ("seeds = [true]\n" + BASE + ARM, "seeds.0 got True: input should be a valid integer"),
+    "a seed is a fraction": ("seeds = [1.0]\n" + BASE + ARM, "seeds.0 got 1.0: input should be a valid integer"),
+    "a seed is negative": ("seeds = [0, -1]\n" + BASE + ARM, "seeds.1 got -1: input should be greater than or equal"),
+    "a seed is huge": ("seeds = [9223372036854775808]\n" + BASE + ARM, "seeds.0 got 9223372036854775808: input should"),
     "a seed comes twice": ("seeds = [1, 2, 1]\n" + BASE + ARM, "seeds got 1 twice: runs of equal seeds are equal"),
     "too many seeds": (f"seeds = {list(range(1001))}\n" + BASE + ARM, "seeds got 1,001 seeds: expected at most 1,000"),
     "an arm with a slash": (SEEDS + BASE + '[arms."a/b"]\n', "the name of an arm got 'a/b': expected a name such as"),

@@ -14,9 +14,9 @@ from coevo.runs.codec import dumps
 from coevo.runs.folder import RunFolder
 from coevo.tools.study.comparison import comparison
 from coevo.tools.study.frame import Cell, Frame, Subject
-from coevo.tools.study.output import Place, publish
+from coevo.tools.study.output import publish
+from coevo.tools.study.plan import NO_RESULT
 from coevo.tools.study.results import read, whole
-from coevo.tools.study.standing import NO_RESULT
 
 
 def compare_runs(runs: Sequence[str], folder: str = "runs", out: Path | None = None) -> dict[str, Json]:
@@ -44,10 +44,9 @@ def compare_runs(runs: Sequence[str], folder: str = "runs", out: Path | None = N
         raise UserError(f"--out got {str(out)!r}, where nothing can be written: {reason}; choose another")
     frame, subjects = arrange({run.path: run.config() for run in found})
     readings = [whole(read(subject)) for subject in subjects]
-    result = comparison(frame, readings)
-    if out is not None:
-        publish(Place(out, "compare", "choose another with --out"), frame, result, readings)
-    return result
+    if out is None:
+        return comparison(frame, readings)
+    return publish(out, frame, readings, stem="compare", again="choose another with --out")
 
 
 def arrange(configs: Mapping[Path, Mapping[str, Json]]) -> tuple[Frame, list[Subject]]:

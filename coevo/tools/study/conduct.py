@@ -6,9 +6,12 @@ import fcntl
 import gc
 import os
 import shlex
+import sys
+import time
 import traceback
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from coevo.app.affording import check_first_batch, check_tokens, token_counter
@@ -20,13 +23,13 @@ from coevo.loop.services import RunServices
 from coevo.machine.interrupts import staying, terminating
 from coevo.optional import closed
 from coevo.records import Json
+from coevo.report.numbers import duration
 from coevo.runs.folder import RunFolder
-from coevo.tools.study.layers import who
-from coevo.tools.study.output import Place, publish
-from coevo.tools.study.plan import PlannedRun, Study, read_study
-from coevo.tools.study.progress import Progress
-from coevo.tools.study.results import FAILED, Reading
-from coevo.tools.study.standing import check_same
+from coevo.tools.study.frame import Cell
+from coevo.tools.study.output import publish
+from coevo.tools.study.plan import PlannedRun, Study, check_same, read_study, said_of
+from coevo.tools.study.results import FAILED, Reading, read
+from coevo.tools.study.tables import ending
 
 
 def run_study(
@@ -67,9 +70,7 @@ def _run_study(file: str | Path, runs: str, plugins: Plugins | None, *, quiet: b
                 _run_all(missing, progress, plugins, show=live and not quiet)
         except (KeyboardInterrupt, RunInterrupted):
             raise RunInterrupted(f"interrupted; go on with: {_command(study, runs)}") from None
-    result = progress.result()
-    publish(Place(study.folder), study.frame, result, list(progress.readings.values()))
-    return result
+    return publish(study.folder, study.frame, list(progress.readings.values()))
 
 
 def _command(study: Study, runs: str) -> str:
@@ -83,7 +84,7 @@ def check_parts(run: PlannedRun, registries: Registries) -> None:
         UserError: the arm and what is wrong.
     """
     blueprint = Blueprint(run.config, registries)
-    try:
+    with said_of(run.subject.arm, run.subject.cell):
         task = blueprint.make_task()
         try:
             services = RunServices(run.config.seed, run.subject.path)
@@ -93,8 +94,6 @@ def check_parts(run: PlannedRun, registries: Registries) -> None:
             check_first_batch(blueprint, task, parts, services, token_counter(blueprint))
         finally:
             closed(task)
-    except UserError as error:
-        raise UserError(f"{who(run.subject.arm, run.subject.cell)}: {error}") from None
 
 
 @contextmanager
@@ -159,3 +158,67 @@ def _run_one(run: PlannedRun, plugins: Plugins, *, show: bool) -> str:
         traceback.print_exc()
         return f"{type(error).__name__}: {error}"
     return ""
+
+
+@dataclass(slots=True)
+class Progress:
+    """All runs of a study as last read.
+
+    `clock` gives seconds; a test brings its own.
+    """
+
+    study: Study
+    quiet: bool = False
+    clock: Callable[[], float] = time.monotonic
+    readings: dict[Path, Reading] = field(default_factory=dict[Path, Reading])
+    _began: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._began = self.clock()
+        self.readings = {run.subject.path: read(run.subject) for run in self.study.runs}
+
+    def missing(self) -> list[PlannedRun]:
+        """Runs that are not finished, in the study's order."""
+        return [run for run in self.study.runs if not self.readings[run.subject.path].finished]
+
+    def starts(self, run: PlannedRun) -> None:
+        """Say which run of how many, and how long it will take."""
+        number = self.study.runs.index(run) + 1
+        verb = "goes on" if run.subject.begun else "starts"
+        left = remaining(self.missing(), self.readings)
+        about = "" if left is None else f", about {duration(left)} left"
+        elapsed = duration(self.clock() - self._began)
+        self._say(f"run {number} of {len(self.study.runs)}, {run.subject.label}, {verb}; {elapsed} elapsed{about}")
+
+    def ended(self, run: PlannedRun, failure: str) -> None:
+        """Read what the run has come to, and keep the table on disk up to date."""
+        self.readings[run.subject.path] = reading = read(run.subject, failure)
+        publish(self.study.folder, self.study.frame, list(self.readings.values()), figures=False)
+        if failure:
+            print(f"coevo: run {run.subject.label!r} failed: {' '.join(failure.split())}", file=sys.stderr, flush=True)
+        else:
+            self._say(f"{run.subject.label} is {ending(reading)}")
+
+    def _say(self, text: str) -> None:
+        if not self.quiet:
+            print(f"coevo: study {self.study.frame.name}: {text}", file=sys.stderr, flush=True)
+
+
+def remaining(missing: Sequence[PlannedRun], readings: Mapping[Path, Reading]) -> float | None:
+    """Seconds that the missing runs will take: as long as their arm's finished ones, else as all finished ones.
+
+    None where no run has finished.
+    """
+    known: dict[tuple[Cell, str], list[float]] = {}
+    for reading in readings.values():
+        if reading.finished:
+            known.setdefault((reading.run.cell, reading.run.arm), []).append(reading.numbers["seconds"] or 0.0)
+    every = [seconds for of_arm in known.values() for seconds in of_arm]
+    if not every:
+        return None
+    left = 0.0
+    for run in missing:
+        of_arm = known.get((run.subject.cell, run.subject.arm), every)
+        done = readings[run.subject.path].numbers["seconds"] or 0.0
+        left += max(0.0, sum(of_arm) / len(of_arm) - done)
+    return left

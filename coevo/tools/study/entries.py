@@ -1,12 +1,16 @@
-"""The entries of a study's file, each checked by itself."""
+"""A study's file: what it may say. Every mistake in it is one line that says what was expected."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Any, TypeGuard, cast
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
 
-from coevo.errors import UserError
+import pydantic
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from coevo.errors import UserError, did_you_mean
+from coevo.host.config import RunConfig, read_file
 from coevo.records import Json
 
 SET_BY_STUDY = {
@@ -17,88 +21,100 @@ SET_BY_STUDY = {
 """Keys of a run that a study sets itself, and where to say them instead."""
 FILES = ("config.toml", "curves.png", "curves.svg", "lock", "study.html", "study.json", "table.md")
 """Of a study's folder, in which problems and budgets have theirs."""
-_EXAMPLES = {"problems": "tsp_construct", "budgets": "512"}
 MOST_SEEDS = 1000
 MOST_BYTES = 200
 """Of a name: that of a run, which has the seed in it, still fits into a folder's."""
 
-
-AXES = {"arms": "arm", "problems": "problem", "budgets": "budget"}
-"""Tables of tables of a study, and what one of their entries is called."""
+# What a check raises is said after the place that is wrong: "arms.a" + ".seed is set by the study itself".
 
 
-def axis_of(data: Mapping[str, Json], key: str) -> dict[str, Mapping[str, Json]]:
-    """The tables of the arms, problems or budgets, by name; none where the file has none.
-
-    Raises:
-        UserError: what is there is no table of tables, a name cannot be a folder's, or there are no arms.
-    """
-    entries: Json = data.get(key, {})
-    if key == "arms" and (not isinstance(entries, dict) or not entries):
-        raise UserError('a study needs arms, each a table of what differs from [base]; write [arms."es+sample"]')
-    if not isinstance(entries, dict) or (key in data and not entries):
-        raise UserError(f'{key} got {entries!r}: expected tables such as [{key}."{_EXAMPLES.get(key)}"]')
-    tables = cast(Mapping[str, Json], entries)
-    word = AXES[key]
-    article = "an" if word == "arm" else "a"
-    for name in tables:
-        if key != "arms" and name in FILES:
-            raise UserError(f"the name of a {word} got {name!r}, which is a file of the study; give it another")
-    return {
-        folder_name(f"the name of {article} {word}", name): table_of(f"{key}.{name}", own)
-        for name, own in tables.items()
-    }
+def _folder_name(name: Any) -> str:
+    """A name that is one folder's name and nothing else."""
+    good = isinstance(name, str) and name.strip() == name and name.isprintable()
+    if not good or name in ("", ".", "..") or name.startswith("-") or "/" in name or "\\" in name:
+        raise ValueError(f" got {name!r}: expected a name such as 'es+sample', which becomes that of a folder")
+    if len(os.fsencode(name)) > MOST_BYTES:
+        raise ValueError(f" got a name of {len(name)} letters: expected at most {MOST_BYTES} bytes")
+    return name
 
 
-def table_of(where: str, value: Json) -> Mapping[str, Json]:
-    """A table that configures runs: all keys of a run but those that the study sets.
+def _no_file(name: str) -> str:
+    if name in FILES:
+        raise ValueError(f" got {name!r}, which is a file of the study; give it another")
+    return name
 
-    Raises:
-        UserError: it is none, or has such a key.
-    """
-    if not isinstance(value, dict):
-        raise UserError(f"{where} got {value!r}: it should be a table")
-    table = cast(Mapping[str, Json], value)
+
+def _of_a_run(table: dict[str, Json]) -> dict[str, Json]:
     for key, instead in SET_BY_STUDY.items():
         if key in table:
-            raise UserError(f"{where}.{key} is set by the study itself; write {instead}")
+            raise ValueError(f".{key} is set by the study itself; write {instead}")
     return table
 
 
-def folder_name(what: str, value: Json) -> str:
-    """A name that is one folder's name and nothing else.
-
-    Raises:
-        UserError: it is not.
-    """
-    good = isinstance(value, str) and value.strip() == value and value.isprintable()
-    if not good or value in ("", ".", "..") or value.startswith("-") or "/" in value or "\\" in value:
-        raise UserError(f"{what} got {value!r}: expected a name such as 'es+sample', which becomes that of a folder")
-    if len(os.fsencode(value)) > MOST_BYTES:
-        raise UserError(f"{what} got a name of {len(value)} letters: expected at most {MOST_BYTES} bytes")
-    return str(value)
-
-
-def seeds_of(value: Json) -> tuple[int, ...]:
-    """The seeds.
-
-    Raises:
-        UserError: they are no list of different whole numbers.
-    """
-    if value is None:
-        raise UserError("a study needs seeds; write seeds = [0, 1, 2] at the top of the file")
-    if not isinstance(value, list) or not value:
-        raise UserError(f"seeds got {value!r}: expected a list such as [0, 1, 2]")
-    seeds = cast(list[Json], value)
-    for seed in seeds:
-        if not _is_seed(seed):
-            raise UserError(f"seeds got {seed!r}: expected whole numbers from 0 to 2**63 - 1")
-        if seeds.count(seed) > 1:
-            raise UserError(f"seeds got {seed!r} twice: runs of equal seeds are equal")
+def _different(seeds: list[int]) -> list[int]:
     if len(seeds) > MOST_SEEDS:
-        raise UserError(f"seeds got {len(seeds):,} seeds: expected at most {MOST_SEEDS:,}")
-    return tuple(seeds)
+        raise ValueError(f" got {len(seeds):,} seeds: expected at most {MOST_SEEDS:,}")
+    if twice := [seed for seed in seeds if seeds.count(seed) > 1]:
+        raise ValueError(f" got {twice[0]!r} twice: runs of equal seeds are equal")
+    return seeds
 
 
-def _is_seed(value: Any) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+Name: TypeAlias = Annotated[str, BeforeValidator(_folder_name)]
+Layer: TypeAlias = Annotated[dict[str, Json], AfterValidator(_of_a_run)]
+Axis: TypeAlias = Annotated[dict[Annotated[Name, AfterValidator(_no_file)], Layer], Field(min_length=1)]
+Seed: TypeAlias = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+class StudyFile(pydantic.BaseModel):
+    """The entries of a study's file; all tables hold keys of a run."""
+
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    name: Name
+    seeds: Annotated[list[Seed], Field(min_length=1), AfterValidator(_different)]
+    base: Layer = {}
+    arms: Annotated[dict[Name, Layer], Field(min_length=1)]
+    problems: Axis | None = None
+    budgets: Axis | None = None
+
+
+WRITTEN = {
+    "name": 'name = "mine"',
+    "seeds": "seeds = [0, 1, 2] at the top of the file",
+    "base": "[base]",
+    "arms": '[arms."es+sample"], a table of what differs from [base]',
+    "problems": "[problems.tsp_construct]",
+    "budgets": '[budgets."512"]',
+}
+"""How each entry is written."""
+
+
+def read_entries(file: Path) -> StudyFile:
+    """Read a study's file; it is named after its file where it has no name.
+
+    Raises:
+        UserError: the first thing that is wrong, in one line.
+    """
+    try:
+        return StudyFile.model_validate({"name": file.stem, **read_file(file)})
+    except pydantic.ValidationError as error:
+        raise UserError(_explain(error, file)) from None
+
+
+def _explain(error: pydantic.ValidationError, file: Path) -> str:
+    # A key that is not known comes first: it may be the one that is missing, mistyped.
+    first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
+    key, *inner = (str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        known = list(StudyFile.model_fields)
+        hint = "; it belongs below [base]" if key in RunConfig.model_fields else did_you_mean(key, known)
+        return f"unknown key {key!r} in study {str(file)!r}{hint}"
+    if first["type"] == "missing":
+        return f"a study needs {key}; write {WRITTEN[key]}"
+    where = ".".join([key, *inner])
+    if "[key]" in inner:
+        where = f"the name of {'an arm' if key == 'arms' else 'a ' + key[:-1]}"
+    if first["type"] == "value_error":
+        return f"{where}{first.get('ctx', {})['error']}"
+    said = f"{first['msg'][0].lower()}{first['msg'][1:]}".replace("dictionary", "table")
+    return f"{where} got {first['input']!r}: {said}; write {WRITTEN[key]}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 
@@ -39,13 +40,12 @@ def page(frame: Frame, result: Mapping[str, Json], figure: Figure) -> str:
         "Thin: a seed. Thick: the mean over seeds. A probe asks the weights as they are then the same each time; "
         f"its calls count as well. {legend(figure)}".rstrip(),
     )
-    drawn = [_drawn(grid) for grid in tables.grids(result)]
-    measures = [html.Note(line, "quiet") for line in (*tables.measures(result), *tables.cut_off(result))]
+    remarks = [html.Note(line, "quiet") for line in tables.remarks(result)]
     source = Path(frame.source)
     sections = [
-        html.Section("Result", [*notes, *drawn, *measures]),
+        html.Section("Result", [*notes, *tables.tables(result), *remarks]),
         html.Section("Curves", [curves]),
-        html.Section("Runs", [_drawn(tables.every_run(result))]),
+        html.Section("Runs", [tables.every_run(result)]),
     ]
     if source.is_file():
         sections.append(html.Section("Study", [html.Code(source.name, read_text(source))]))
@@ -65,62 +65,32 @@ class _Draft:
         self._lines = {"baseline": next(iter(baselines))} if len(baselines) == 1 else {}
 
     def panels(self) -> list[Panel]:
-        probes = [
-            Panel(
-                self._title("Valid answers of the probe"), CALLS, "share", self._curves("probes", _valid),
-                percent=True, span=SPAN,
-            ),
-            Panel(self._title("Score of the probe"), CALLS, "score", self._curves("probes", _score), span=SPAN),
-            Panel(
-                self._title("Answers better than the baseline"), CALLS, "share", self._curves("probes", _better),
-                percent=True, span=SPAN,
-            ),
-        ]  # fmt: skip
-        best = Panel(
-            self._title("Best so far"), CALLS, "objective", self._curves("batches", _best), lines=self._lines,
-            steps=True, wide=True,
-        )  # fmt: skip
+        best = self._panel("Best so far", "objective", lambda r: _at(r.batches, lambda p: p.best_so_far))
+        better = self._panel("Answers better than the baseline", "share", lambda r: _at(r.probes, lambda p: p.better))
+        best = replace(best, lines=self._lines, steps=True, wide=True)
         if any(reading.probes for reading in self._readings):
-            return [*probes, best]
+            return [
+                self._panel("Valid answers of the probe", "share", lambda r: _at(r.probes, lambda p: p.valid)),
+                self._panel("Score of the probe", "score", lambda r: _at(r.probes, lambda p: p.score)),
+                better,
+                best,
+            ]
         # Of one batch it is the luck of ten answers.
-        valid: dict[str, list[Curve]] = {arm: [] for arm in self._arms}
-        for reading in self._readings:
-            valid[reading.run.arm].append(_valid_so_far(reading.batches))
-        return [best, Panel(self._title("Valid answers so far"), CALLS, "share", valid, percent=True, span=SPAN)]
+        return [best, self._panel("Valid answers so far", "share", lambda r: _valid_so_far(r.batches))]
 
-    def _title(self, text: str) -> str:
-        return f"{self._of}{text.lower()}" if self._of else text
-
-    def _curves(self, kind: str, value: Callable[[Point], float | None]) -> dict[str, list[Curve]]:
+    def _panel(self, title: str, y_label: str, curve: Callable[[Reading], Curve]) -> Panel:
         # An arm that has no points keeps its place, and with it its colour.
-        found: dict[str, list[Curve]] = {arm: [] for arm in self._arms}
-        for reading in self._readings:
-            points: Sequence[Point] = getattr(reading, kind)
-            found[reading.run.arm].append([(p.calls, y) for p in points if (y := value(p)) is not None])
-        return found
+        curves = {arm: [curve(r) for r in self._readings if r.run.arm == arm] for arm in self._arms}
+        span = 0.0 if y_label == "objective" else SPAN
+        title = f"{self._of}{title.lower()}" if self._of else title
+        return Panel(title, CALLS, y_label, curves, percent=y_label == "share", span=span)
+
+
+def _at(points: Sequence[Point], value: Callable[[Point], float | None]) -> Curve:
+    return [(point.calls, y) for point in points if (y := value(point)) is not None]
 
 
 def _valid_so_far(batches: Sequence[Point]) -> Curve:
     answers = list(accumulate(point.answers for point in batches))
     valid = accumulate(point.valid * point.answers for point in batches)
     return [(p.calls, v / n) for p, v, n in zip(batches, valid, answers, strict=True) if n]
-
-
-def _valid(point: Point) -> float | None:
-    return point.valid
-
-
-def _score(point: Point) -> float | None:
-    return point.score
-
-
-def _better(point: Point) -> float | None:
-    return point.better
-
-
-def _best(point: Point) -> float | None:
-    return point.best_so_far
-
-
-def _drawn(grid: tables.Grid) -> html.Table:
-    return html.Table(grid.caption, grid.heads, grid.rows, grid.words)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from coevo.errors import RunError
@@ -13,45 +12,46 @@ from coevo.files import write_atomic
 from coevo.records import Json
 from coevo.runs.codec import dumps
 from coevo.tools.study import tables
+from coevo.tools.study.comparison import comparison
 from coevo.tools.study.frame import Frame
 from coevo.tools.study.results import Reading
 
 DRAWING = ("matplotlib", "jinja2", "markupsafe")
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where files go: `<stem>.json`, `<stem>.html` and the others in `folder`; `again` mends a folder that is full."""
-
-    folder: Path
-    stem: str = "study"
-    again: str = "mend it, and the same command goes on"
-
-
 def publish(
-    place: Place, frame: Frame, result: Mapping[str, Json], readings: Sequence[Reading], *, figures: bool = True
-) -> None:
-    """Write what changed.
+    folder: Path,
+    frame: Frame,
+    readings: Sequence[Reading],
+    *,
+    stem: str = "study",
+    again: str = "mend it, and the same command goes on",
+    figures: bool = True,
+) -> dict[str, Json]:
+    """Write what changed of `<stem>.json`, `<stem>.html`, table and curves; returns what `--json` prints.
 
     Args:
-        place: where.
+        folder: where.
         frame: of what.
-        result: what `--json` prints.
         readings: of all its runs.
+        stem: of the names of files.
+        again: what mends a folder that is full.
         figures: curves and page as well: seconds of work, for the end.
 
     Raises:
         RunError: the folder cannot be written.
     """
-    data, page = place.folder / f"{place.stem}.json", place.folder / f"{place.stem}.html"
+    result = comparison(frame, readings)
+    data, page = folder / f"{stem}.json", folder / f"{stem}.html"
     try:
-        place.folder.mkdir(parents=True, exist_ok=True)
-        _write(place.folder / "table.md", tables.markdown(result))
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(folder / "table.md", tables.markdown(result))
         _write(data, dumps(result, indent=1) + "\n")
         if figures and (not page.exists() or page.stat().st_mtime_ns < data.stat().st_mtime_ns):
             _draw(frame, result, readings, page)
     except OSError as error:
-        raise RunError(f"cannot write in {str(place.folder)!r}: {error.strerror}; {place.again}") from None
+        raise RunError(f"cannot write in {str(folder)!r}: {error.strerror}; {again}") from None
+    return result
 
 
 def _write(path: Path, text: str) -> None:

@@ -1,45 +1,16 @@
-"""The comparison as rows, as text and as Markdown: one row for each arm of each cell."""
+"""The comparison as tables, as text and as Markdown: one row for each arm of each cell."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 
 from coevo.records import Json
-from coevo.report.numbers import ABSENT, count, duration, number, objective, percent, table
-from coevo.tools.study.comparison import cells_of, runs_of
+from coevo.report.numbers import ABSENT, count, duration, number, objective, percent
+from coevo.report.tables import Column, Table, escaped
+from coevo.tools.study.comparison import CONFIDENCE, cells_of, runs_of
 from coevo.tools.study.results import DAMAGED, FINISHED, Reading
-from coevo.tools.study.statistics import CONFIDENCE
 
-Rows = list[list[str]]
 Result = Mapping[str, Json]
-Column = tuple[str, Callable[[Result], str]]
-
-EACH = "seed by seed"
-INTERVAL = f"{100 * CONFIDENCE:.0f} % interval"
-RUN = (
-    "run", "status", "valid", "better", "score", "best", "gap", "test", "test gap", "valid in all", "updates", "zero",
-    "calls", "tokens", "time",
-)  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """A table before it is drawn; columns named in `words` hold words."""
-
-    caption: str
-    heads: Sequence[str]
-    rows: Rows
-    words: Sequence[str] = ("problem", "budget", "arm", "runs", EACH, "run", "status", INTERVAL)
-
-
-def grids(result: Result) -> list[Grid]:
-    """What the weights answer at the end, what the search has found and spent, what reached the served weights."""
-    arms = [arm for cell in cells_of(result) for arm in cell["arms"].values()]
-    found = [_found(result), _spent(result)]
-    if any(run["valid_rate"] is not None for run in runs_of(result)):
-        found.insert(0, _at_end(result))
-    return [*found, _weights(result)] if any(arm["cosine"] is not None for arm in arms) else found
 
 
 def text(result: Result) -> str:
@@ -47,35 +18,55 @@ def text(result: Result) -> str:
     spent = (
         f"{count(result['calls'], 'call')}, {count(result['tokens'], 'token')}, {duration(result['seconds'])} in all"
     )
-    head = f"{_titled(result)}: {finished(result)}; {spent}"
+    head = f"{'study ' if result['file'] else ''}{result['study']}: {finished(result)}; {spent}"
     # A mean leaves out what is not finished, so its numbers are told by themselves.
     unfinished = [every_run(result)] if failed(result) and not result["file"] else []
-    drawn = (f"{grid.caption}:\n{table(grid.rows, grid.heads)}" for grid in [*grids(result), *unfinished])
-    return "\n\n".join([head, *drawn, *_lines(measures(result)), *_lines(cut_off(result)), *_lines(failures(result))])
+    drawn = (f"{table.caption}:\n{table.text()}" for table in [*tables(result), *unfinished])
+    return "\n\n".join([head, *drawn, *("\n".join(lines) for lines in (remarks(result), failures(result)) if lines)])
 
 
 def markdown(result: Result) -> str:
     """The same for documentation."""
     seeds = ", ".join(str(seed) for seed in result["seeds"])
-    parts = [f"## {_escaped(str(result['study']))}", f"{finished(result)}; seeds {seeds}, in that order below."]
-    for grid in grids(result):
-        parts += [f"{grid.caption}:", _pipes(grid)]
-    lists = (_lines([f"- {line}" for line in lines]) for lines in (measures(result), cut_off(result), failures(result)))
-    return "\n\n".join([*parts, *(part for lines in lists for part in lines)]) + "\n"
+    parts = [f"## {escaped(str(result['study']))}", f"{finished(result)}; seeds {seeds}, in that order below."]
+    for table in tables(result):
+        parts += [f"{table.caption}:", table.markdown()]
+    lists = ("\n".join(f"- {line}" for line in lines) for lines in (remarks(result), failures(result)) if lines)
+    return "\n\n".join([*parts, *lists]) + "\n"
 
 
-def every_run(result: Result) -> Grid:
+def tables(result: Result) -> list[Table]:
+    """What the weights answer at the end, what the search has found and spent, what reached the served weights."""
+    axes = [_words(axis, axis) for axis in ("problem", "budget") if cells_of(result)[0][axis]]
+    arms = [
+        {"problem": cell["problem"], "budget": cell["budget"], "arm": name, **arm}
+        for cell in cells_of(result)
+        for name, arm in cell["arms"].items()
+    ]
+
+    def table(caption: str, columns: Sequence[Column[Result]], rows: Sequence[Result] = arms) -> list[Table]:
+        return [Table.of(caption, [*axes, _words("arm", "arm"), *columns], rows)] if rows else []
+
+    probed = any(run["valid_rate"] is not None for run in runs_of(result))
+    return [
+        *table(
+            "At the end of the runs (last probe), mean and each seed",
+            _at_end(str(result["baseline_arm"])),
+            arms if probed else (),
+        ),
+        *table("The best program of each run, mean over seeds", FOUND),
+        *table("The search itself, mean over seeds", SPENT),
+        *table(
+            "How much of the updates reached the served weights, mean over seeds",
+            REACHED,
+            [arm for arm in arms if arm["cosine"] is not None],
+        ),
+    ]
+
+
+def every_run(result: Result) -> Table:
     """One row for each run."""
-    rows = [
-        [
-            str(r["name"]), str(r["status"]), percent(r["valid_rate"], 1), percent(r["better_rate"], 1),
-            number(r["score"], 3), objective(r["best"]), percent(r["gap"], 2), objective(r["test"]),
-            percent(r["test_gap"], 2), percent(r["run_valid_rate"]), number(r["updates"]), number(r["zero_updates"]),
-            number(r["calls"]), number(r["tokens"]), _time(r["seconds"]),
-        ]
-        for r in runs_of(result)
-    ]  # fmt: skip
-    return Grid("Every run", RUN, rows)
+    return Table.of("Every run", RUN, runs_of(result))
 
 
 def ending(reading: Reading) -> str:
@@ -100,7 +91,7 @@ def damaged(result: Result) -> list[Mapping[str, Json]]:
 
 
 def failures(result: Result) -> list[str]:
-    """A line for each of them."""
+    """A line for each run that is not finished."""
     return [
         f"{run['path']}: {run['status']}{': ' if run['message'] else ''}{' '.join(str(run['message']).split())}"
         for run in failed(result)
@@ -113,126 +104,67 @@ def finished(result: Result) -> str:
     return f"{every - len(failed(result))} of {every} runs finished"
 
 
-def measures(result: Result) -> list[str]:
-    """A line for each problem: what its gaps are measured to."""
+def remarks(result: Result) -> list[str]:
+    """Lines that say what the gaps of each problem are measured to, and which calls `coevo show` counts besides."""
     lines: dict[str, None] = {}
     for cell in cells_of(result):
         told = [f"{split} to {name} {objective(value)}" for split, (name, value) in cell["references"].items() if value]
         if told:
             lines[f"gaps{' of ' if cell['problem'] else ''}{cell['problem']}: {', '.join(told)}"] = None
+    if result.get("cut_off_calls"):
+        lost = count(result["cut_off_calls"], "call")
+        lines[f"calls and tokens leave out {lost} of batches that a kill cut off; coevo show counts them"] = None
     return list(lines)
 
 
-def cut_off(result: Result) -> list[str]:
-    """A line where calls are left out that `coevo show` counts."""
-    if not result.get("cut_off_calls"):
-        return []
-    lost = count(result["cut_off_calls"], "call")
-    return [f"calls and tokens leave out {lost} of batches that a kill cut off; coevo show counts them"]
+def _words(head: str, key: str) -> Column[Result]:
+    return Column(head, lambda row: str(row[key]), words=True)
 
 
-def _lines(lines: Sequence[str]) -> list[str]:
-    return ["\n".join(lines)] if lines else []
+def _share(head: str, key: str, decimals: int = 0) -> Column[Result]:
+    return Column(head, lambda row: percent(row[key], decimals))
 
 
-def _titled(result: Result) -> str:
-    return f"study {result['study']}" if result["file"] else str(result["study"])
+def _number(head: str, key: str, digits: int = 5) -> Column[Result]:
+    return Column(head, lambda row: number(row[key], digits))
 
 
-def _arms(result: Result) -> Iterator[tuple[list[str], str, Result]]:
-    """(names of its cell, its own, its numbers) of every arm."""
-    for cell in cells_of(result):
-        for name, arm in cell["arms"].items():
-            yield [cell[axis] for axis in _axes(result)], str(name), arm
+def _objective(head: str, key: str) -> Column[Result]:
+    return Column(head, lambda row: objective(row[key]))
 
 
-def _axes(result: Result) -> list[str]:
-    return [axis for axis in ("problem", "budget") if cells_of(result)[0][axis]]
+def _each(key: str, told: Callable[[float | None], str], head: str = "seed by seed") -> Column[Result]:
+    """One number a seed, or nothing where there is none at all."""
+
+    def cell(arm: Result) -> str:
+        cells = [told(run[key]) for run in arm["runs"]]
+        return ABSENT if all(cell == ABSENT for cell in cells) else " ".join(cells)
+
+    return Column(head, cell, words=True)
 
 
-def _grid(result: Result, caption: str, columns: Sequence[Column], only: str = "") -> Grid:
-    rows = [
-        [*cell, name, *(told(arm) for _, told in columns)]
-        for cell, name, arm in _arms(result)
-        if not only or arm[only] is not None
-    ]
-    return Grid(caption, (*_axes(result), "arm", *(head for head, _ in columns)), rows)
-
-
-def _at_end(result: Result) -> Grid:
-    first = str(result["baseline_arm"])
-    columns: list[Column] = [
-        ("runs", _counted),
-        ("valid", lambda arm: percent(arm["valid_rate"], 1)),
-        (EACH, lambda arm: _each(arm, "valid_rate", _bare)),
+def _at_end(first: str) -> list[Column[Result]]:
+    points = _each("valid_points", _signed)
+    return [
+        RUNS,
+        _share("valid", "valid_rate", 1),
+        _each("valid_rate", _bare),
         # An arm that is the first is 0 points above itself: nothing is said.
-        (f"points above {first}", lambda arm: _each(arm, "valid_points", _signed)),
-        ("better", lambda arm: percent(arm["better_rate"], 1)),
-        (EACH, lambda arm: _each(arm, "better_rate", _bare)),
-        ("score", lambda arm: number(arm["score"], 3)),
-        (EACH, lambda arm: _each(arm, "score", lambda score: number(score, 3))),
+        Column(f"points above {first}", lambda arm: ABSENT if arm["arm"] == first else points.cell(arm)),
+        _share("better", "better_rate", 1),
+        _each("better_rate", _bare),
+        _number("score", "score", 3),
+        _each("score", lambda score: number(score, 3)),
     ]
-    grid = _grid(result, "At the end of the runs (last probe), mean and each seed", columns)
-    name, points = len(_axes(result)), grid.heads.index(f"points above {first}")
-    rows = [[*row[:points], ABSENT, *row[points + 1 :]] if row[name] == first else row for row in grid.rows]
-    return Grid(grid.caption, grid.heads, rows)
-
-
-def _found(result: Result) -> Grid:
-    columns: list[Column] = [
-        ("runs", _counted),
-        ("best, mean", lambda arm: objective(arm["best"])),
-        ("spread", lambda arm: number(arm["spread"]["best"], 2)),
-        (INTERVAL, lambda arm: _interval(arm["interval"]["best"])),
-        ("best of all", lambda arm: objective(arm["best_of_seeds"])),
-        ("gap", lambda arm: percent(arm["gap"], 2)),
-        ("test", lambda arm: objective(arm["test"])),
-        ("test gap", lambda arm: percent(arm["test_gap"], 2)),
-    ]
-    return _grid(result, "The best program of each run, mean over seeds", columns)
-
-
-def _spent(result: Result) -> Grid:
-    columns: list[Column] = [
-        ("valid in all", lambda arm: percent(arm["run_valid_rate"])),
-        ("valid at its end", lambda arm: percent(arm["search_valid_rate"])),
-        ("updates", lambda arm: number(arm["updates"], 3)),
-        ("zero", lambda arm: number(arm["zero_updates"], 3)),
-        ("calls", lambda arm: number(arm["calls"])),
-        ("tokens", lambda arm: number(arm["tokens"])),
-        ("time", lambda arm: _time(arm["seconds"])),
-    ]
-    return _grid(result, "The search itself, mean over seeds", columns)
-
-
-def _weights(result: Result) -> Grid:
-    columns: list[Column] = [
-        ("variance ratio", lambda arm: number(arm["variance_ratio"], 3)),
-        ("moved", lambda arm: percent(arm["moved"])),
-        ("cosine of an update", lambda arm: number(arm["cosine"], 3)),
-        ("of all updates", lambda arm: number(arm["cosine_run"], 4)),
-        ("drift (rms)", lambda arm: number(arm["drift"], 3)),
-        ("drifted", lambda arm: percent(arm["drifted"], 1)),
-    ]
-    return _grid(result, "How much of the updates reached the served weights, mean over seeds", columns, only="cosine")
 
 
 def _counted(arm: Result) -> str:
     return f"{arm['finished']} of {len(arm['runs'])}{', so far' if arm['so_far'] else ''}"
 
 
-def _time(seconds: float | None) -> str:
-    return ABSENT if seconds is None else duration(seconds)
-
-
-def _interval(ends: Sequence[float] | None) -> str:
+def _interval(arm: Result) -> str:
+    ends: Sequence[float] | None = arm["interval"]["best"]
     return ABSENT if ends is None else f"{objective(ends[0])} to {objective(ends[1])}"
-
-
-def _each(arm: Result, name: str, told: Callable[[float | None], str]) -> str:
-    """One number a seed, or nothing where there is none at all."""
-    cells = [told(run[name]) for run in arm["runs"]]
-    return ABSENT if all(cell == ABSENT for cell in cells) else " ".join(cells)
 
 
 def _bare(share: float | None) -> str:
@@ -243,11 +175,51 @@ def _signed(points: float | None) -> str:
     return ABSENT if points is None else f"{points:+.1f}"
 
 
-def _pipes(grid: Grid) -> str:
-    marks = ["---" if head in grid.words else "--:" for head in grid.heads]
-    lines = [grid.heads, marks, *grid.rows]
-    return "\n".join(f"| {' | '.join(_escaped(cell) for cell in line)} |" for line in lines)
-
-
-def _escaped(cell: str) -> str:
-    return cell.replace("|", "\\|")
+TIME: Column[Result] = Column("time", lambda row: ABSENT if row["seconds"] is None else duration(row["seconds"]))
+RUNS: Column[Result] = Column("runs", _counted, words=True)
+GAP, TEST, TEST_GAP = _share("gap", "gap", 2), _objective("test", "test"), _share("test gap", "test_gap", 2)
+VALID_IN_ALL = _share("valid in all", "run_valid_rate")
+FOUND: Sequence[Column[Result]] = (
+    RUNS,
+    _objective("best, mean", "best"),
+    Column("spread", lambda arm: number(arm["spread"]["best"], 2)),
+    Column(f"{100 * CONFIDENCE:.0f} % interval", _interval, words=True),
+    _objective("best of all", "best_of_seeds"),
+    GAP,
+    TEST,
+    TEST_GAP,
+)
+SPENT: Sequence[Column[Result]] = (
+    VALID_IN_ALL,
+    _share("valid at its end", "search_valid_rate"),
+    _number("updates", "updates", 3),
+    _number("zero", "zero_updates", 3),
+    _number("calls", "calls"),
+    _number("tokens", "tokens"),
+    TIME,
+)
+REACHED: Sequence[Column[Result]] = (
+    _number("variance ratio", "variance_ratio", 3),
+    _share("moved", "moved"),
+    _number("cosine of an update", "cosine", 3),
+    _number("of all updates", "cosine_run", 4),
+    _number("drift (rms)", "drift", 3),
+    _share("drifted", "drifted", 1),
+)
+RUN: Sequence[Column[Result]] = (
+    _words("run", "name"),
+    _words("status", "status"),
+    _share("valid", "valid_rate", 1),
+    _share("better", "better_rate", 1),
+    _number("score", "score", 3),
+    _objective("best", "best"),
+    GAP,
+    TEST,
+    TEST_GAP,
+    VALID_IN_ALL,
+    _number("updates", "updates"),
+    _number("zero", "zero_updates"),
+    _number("calls", "calls"),
+    _number("tokens", "tokens"),
+    TIME,
+)
