@@ -7,13 +7,11 @@ no run moves (buffers, a vision tower) are copied as they are stored.
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,8 +21,8 @@ from coevo.errors import RunError, UserError, did_you_mean
 from coevo.files import open_own, why_not, write_atomic
 from coevo.models.catalogue import NOTE as MODEL_NOTE
 from coevo.records import Json
-from coevo.weights.dtypes import DTYPES, TO_SAFETENSORS, DType, held_as
-from coevo.weights.stored import INDEX, StoredTensor, open_checkpoint, read_json
+from coevo.weights.dtypes import DTYPES, DType, Stored, held_as
+from coevo.weights.stored import INDEX, Piece, StoredTensor, open_checkpoint, read_json, write_pieces
 
 if TYPE_CHECKING:
     from coevo.weights.master import Master
@@ -33,19 +31,8 @@ if TYPE_CHECKING:
 _WEIGHTS = {".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx", ".tflite"}
 _TEMPLATES = "additional_chat_templates"
 """Where transformers keeps chat templates beside the default one."""
-_ALIGNMENT = 8
 NOTE = "coevo-export.json"
 """The file in an exported folder that says which run's weights these are."""
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A tensor to write: its safetensors code, its shape, its size and what makes its bytes when it is its turn."""
-
-    code: str
-    shape: tuple[int, ...]
-    size: int
-    make: Callable[[], memoryview]
 
 
 def export_model(
@@ -124,14 +111,13 @@ def write_model(master: Master, base: Path, out: Path, dtype: DType | None = Non
 
 def _moved(name: str, spec: TensorSpec, master: Master, dtype: DType | None) -> Piece:
     format_ = dtype or spec.dtype
-    size = math.prod(spec.shape) * held_as(format_).itemsize
 
-    def make() -> memoryview:
+    def make() -> Stored:
         values = np.empty(spec.shape, dtype=held_as(format_))
         master.centre(name, values)
-        return values.reshape(-1).view(np.uint8).data
+        return values
 
-    return Piece(TO_SAFETENSORS[format_], spec.shape, size, make)
+    return Piece.of(format_, spec.shape, make)
 
 
 def _kept(entry: StoredTensor) -> Piece:
@@ -147,17 +133,8 @@ def _kept(entry: StoredTensor) -> Piece:
 
 def write_safetensors(path: Path, pieces: Mapping[str, Piece]) -> None:
     """Write one safetensors file, a tensor at a time, on disk when this returns."""
-    header: dict[str, Json] = {"__metadata__": {"format": "pt"}}
-    at = 0
-    for name, piece in pieces.items():
-        header[name] = {"dtype": piece.code, "shape": list(piece.shape), "data_offsets": [at, at + piece.size]}
-        at += piece.size
-    encoded = json.dumps(header, separators=(",", ":")).encode()
-    encoded += b" " * (-len(encoded) % _ALIGNMENT)
     with open_own(path, "xb") as file:
-        file.write(len(encoded).to_bytes(8, "little") + encoded)
-        for piece in pieces.values():
-            file.write(piece.make())
+        write_pieces(file, pieces, {"format": "pt"})
         file.flush()
         os.fsync(file.fileno())
 

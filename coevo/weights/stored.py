@@ -4,13 +4,16 @@ Covered: a checkpoint folder (one `model.safetensors`, or shards and their index
 `safetensors` package is not used here because numpy has no bfloat16, and coevo wants the raw bits.
 """
 
+from __future__ import annotations
+
 import json
 import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +24,11 @@ from coevo.weights.dtypes import FROM_SAFETENSORS, TO_SAFETENSORS, DType, held_a
 from coevo.weights.parts import INDEX, SINGLE, check_tensors, read_json, shortened, text_part, weight_files
 
 __all__ = [
-    "INDEX", "SINGLE", "StoredTensor", "open_checkpoint", "open_file", "read_json", "shortened", "text_part",
-    "write_file",
+    "INDEX", "SINGLE", "Piece", "StoredTensor", "open_checkpoint", "open_file", "read_json", "shortened", "text_part",
+    "write_file", "write_pieces",
 ]  # fmt: skip
 
+_ALIGNMENT = 8
 _LONGEST_HEADER = 100_000_000
 
 
@@ -105,6 +109,45 @@ def open_checkpoint(folder: Path) -> dict[str, StoredTensor]:
     return {name: shards[file][name] for name, file in places.items()}
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A tensor to write: its safetensors code, its shape, its size and what makes its bytes when it is its turn."""
+
+    code: str
+    shape: tuple[int, ...]
+    size: int
+    make: Callable[[], memoryview]
+
+    @classmethod
+    def of(cls, dtype: DType, shape: tuple[int, ...], make: Callable[[], NDArray[Any]]) -> Piece:
+        """A tensor that `make` gives in `dtype`, bfloat16 as uint16 patterns."""
+        size = math.prod(shape) * held_as(dtype).itemsize
+        return cls(
+            TO_SAFETENSORS[dtype], shape, size, lambda: np.ascontiguousarray(make()).reshape(-1).view(np.uint8).data
+        )
+
+
+def write_pieces(file: IO[bytes], pieces: Mapping[str, Piece], metadata: Mapping[str, str]) -> None:
+    """Writes the contents of a safetensors file, a tensor at a time in the order of `pieces`.
+
+    Raises:
+        ValueError: If a tensor has another size than announced.
+    """
+    header: dict[str, object] = {"__metadata__": dict(metadata)}
+    at = 0
+    for name, piece in pieces.items():
+        header[name] = {"dtype": piece.code, "shape": list(piece.shape), "data_offsets": [at, at + piece.size]}
+        at += piece.size
+    encoded = json.dumps(header, separators=(",", ":")).encode()
+    encoded += b" " * (-len(encoded) % _ALIGNMENT)
+    file.write(len(encoded).to_bytes(8, "little") + encoded)
+    for name, piece in pieces.items():
+        data = piece.make()
+        if data.nbytes != piece.size:
+            raise ValueError(f"{name!r} has {data.nbytes} bytes, {piece.size} were announced")
+        file.write(data)
+
+
 def write_file(
     path: Path,
     tensors: Mapping[str, tuple[DType, tuple[int, ...]]],
@@ -122,23 +165,9 @@ def write_file(
     Raises:
         ValueError: If a tensor has another size than announced.
     """
-    header: dict[str, object] = {"__metadata__": dict(metadata)}
-    sizes: dict[str, int] = {}
-    at = 0
-    for name, (dtype, shape) in sorted(tensors.items()):
-        sizes[name] = math.prod(shape) * held_as(dtype).itemsize
-        offsets = [at, at + sizes[name]]
-        header[name] = {"dtype": TO_SAFETENSORS[dtype], "shape": list(shape), "data_offsets": offsets}
-        at += sizes[name]
-    encoded = json.dumps(header, separators=(",", ":")).encode()
-    encoded += b" " * (-len(encoded) % 8)
+    pieces = {name: Piece.of(dtype, shape, partial(contents, name)) for name, (dtype, shape) in sorted(tensors.items())}
     with replacing(path) as file:
-        file.write(len(encoded).to_bytes(8, "little") + encoded)
-        for name, size in sizes.items():
-            data = np.ascontiguousarray(contents(name)).reshape(-1).view(np.uint8)
-            if data.size != size:
-                raise ValueError(f"{name!r} has {data.size} bytes, {size} were announced")
-            file.write(data.data)
+        write_pieces(file, pieces, metadata)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)

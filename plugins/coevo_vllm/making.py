@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ PIECE = 1 << 26
 """Elements of the master that are on the device at once: 256 MB of fp32."""
 
 
-class Maker(Protocol):
+class Maker(ABC):
     """Makes tensors of members.
 
     Attributes:
@@ -29,16 +30,17 @@ class Maker(Protocol):
     route: str
     device: torch.device
 
+    @abstractmethod
     def make(self, spec: TensorSpec, dtype: DType, seed: int | None, sigma: float) -> torch.Tensor:
         """The tensor of a member, or of the centre for None, in the checkpoint's shape."""
-        ...
 
     def wait(self) -> None:
         """Until the device has done what it was told."""
-        ...
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
 
 
-class HostMaker:
+class HostMaker(Maker):
     """Noise and cast on the host's cores, then the served format is sent: half the bytes of the master."""
 
     route = "host"
@@ -53,12 +55,8 @@ class HostMaker:
         self._master.serve(spec.name, seed, sigma, as_numpy(out))
         return out.to(self.device, non_blocking=True) if pinned else out
 
-    def wait(self) -> None:
-        """See `Maker`."""
-        _synchronize(self.device)
 
-
-class DeviceMaker:
+class DeviceMaker(Maker):
     """The master is streamed in pieces and the device adds the noise: what a host with few cores is for."""
 
     route = "device"
@@ -99,10 +97,6 @@ class DeviceMaker:
         self._sent[turn] = event
         return sent
 
-    def wait(self) -> None:
-        """See `Maker`."""
-        _synchronize(self.device)
-
 
 def choose(route: str, master: Master, device: torch.device, dtype: DType) -> tuple[Maker, dict[str, float]]:
     """The way to make members that is asked for, or by a measurement the faster one.
@@ -136,8 +130,3 @@ def choose(route: str, master: Master, device: torch.device, dtype: DType) -> tu
 def torch_dtype(dtype: DType) -> torch.dtype:
     """Torch's name of a format."""
     return {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}[dtype]
-
-
-def _synchronize(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
