@@ -309,7 +309,8 @@ def test_a_mistake_is_one_line(arguments, plan, monkeypatch):
 
 def test_a_plan_imports_no_model_library(tmp_path):
     program = (
-        "import contextlib, sys\nfrom coevo.cli import main\nasked = ['plan', '--set', 'model=Qwen/Qwen3.5-4B', '--json']\n"
+        "import contextlib, sys\nfrom coevo.cli import main\n"
+        "asked = ['plan', '--set', 'model=Qwen/Qwen3.5-4B', '--json']\n"
         "code = main(asked)\nwith contextlib.redirect_stdout(open('text', 'w')): main(asked[:-1])\n"
         "heavy = ('torch', 'transformers', 'vllm', 'ray', 'openai', 'numba')\n"
         "print([name for name in heavy if name in sys.modules], file=sys.stderr)\nsys.exit(code)"
