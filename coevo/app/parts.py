@@ -75,10 +75,18 @@ def make_planner(
     """
     config, (parameters, contexts), brief = blueprint.config, parts, task.brief()
     planner = Planner(
-        task, brief, engine, services, blueprint.sampling(brief), parameters.answers,
-        parameters.common_random_numbers, offers(contexts, Credits), config.rollouts.chunk, config.probe.answers,
+        task=task,
+        brief=brief,
+        engine=engine,
+        services=services,
+        sampling=blueprint.sampling(brief),
+        answers=parameters.answers,
+        common=parameters.common_random_numbers,
+        credits=offers(contexts, Credits),
+        chunk=config.rollouts.chunk,
+        probe_answers=config.probe.answers,
         sized_by=str(contexts.sized_by) if offers(contexts, SizedBy) else "",
-    )  # fmt: skip
+    )
     planner.probe_every = planner.interval(config.probe.every, trains=parameters.population > 0) if probes else 0
     services.reserved_calls = planner.reserved_calls()
     return planner

@@ -74,7 +74,14 @@ async def serve(
     wanted = secrets.token_urlsafe(32) if key is None else key
     with listen(host, port) as (socket, origin):
         bounds = limits or Limits()
-        application = Application(policy, sampling or Sampling(), seed, system, model, bounds.answer_seconds)
+        application = Application(
+            policy=policy,
+            sampling=sampling or Sampling(),
+            seed=seed,
+            system=system,
+            model=model,
+            patience=bounds.answer_seconds,
+        )
         async with running(application, socket, Access.of(host, wanted, names), bounds):
             yield Endpoint(f"{origin}/v1", wanted, model)
 

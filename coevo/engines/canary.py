@@ -149,7 +149,14 @@ def run_canary(
     if repeats and not _same(first, engine.logits()):
         raise CheckFailedError("canary: the centre's logits differ after a member was served; the engine keeps state")
     reached = tuple(question.name for question in asked if question.name not in unproved)
-    return Canary(len(readable), len(reached), unproved, repeats, time.monotonic() - started, reached)
+    return Canary(
+        read_back=len(readable),
+        reached=len(reached),
+        unproved=unproved,
+        repeats=repeats,
+        seconds=time.monotonic() - started,
+        proved=reached,
+    )
 
 
 @dataclass(frozen=True, slots=True)

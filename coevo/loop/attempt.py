@@ -38,9 +38,15 @@ def short(error: BaseException) -> str:
 def step_of(request: Request, completion: Completion) -> Step:
     """A request and its answer, as a step of the trajectory."""
     return Step(
-        request.messages, completion.prompt_ids, completion.completion_ids, completion.finish_reason, completion.text,
-        request.prefill, logprobs=completion.logprobs, tokens=completion.tokens,
-    )  # fmt: skip
+        messages=request.messages,
+        prompt_ids=completion.prompt_ids,
+        completion_ids=completion.completion_ids,
+        finish_reason=completion.finish_reason,
+        text=completion.text,
+        prefill=request.prefill,
+        logprobs=completion.logprobs,
+        tokens=completion.tokens,
+    )
 
 
 class Attempt:

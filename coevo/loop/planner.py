@@ -75,7 +75,14 @@ class Planner:
                 "so members would be compared by the contexts they got; give it a credit(), or use --param none"
             )
         s = self.services
-        settings = PlanSettings(s.root_seed, s.generation, s.batch, self.answers, self.common, self.chunk)
+        settings = PlanSettings(
+            root_seed=s.root_seed,
+            generation=s.generation,
+            batch=s.batch,
+            answers=self.answers,
+            common=self.common,
+            chunk=self.chunk,
+        )
         examples = self._examples(batch)
         chunks = Plan(batch, examples, len(members), settings)
         if chunks.size > MOST_ANSWERS:

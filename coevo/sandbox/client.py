@@ -157,7 +157,14 @@ class Sandbox:
             for pause in (*_PAUSES_SECONDS, None):
                 reply = self._judged(data, race, watch)
                 if reply is None:
-                    return Outcome("exception", None, "the sandbox died twice while this ran", "", 0.0, 0.0)
+                    return Outcome(
+                        status="exception",
+                        value=None,
+                        message="the sandbox died twice while this ran",
+                        stdout="",
+                        cpu_seconds=0.0,
+                        wall_seconds=0.0,
+                    )
                 if "broken" not in reply[0]:
                     return self._outcome(reply, race)
                 if pause is None:
@@ -200,4 +207,11 @@ class Sandbox:
                 f"problem {str(self._settings['problem'])!r}: {message}; a candidate is in another process, so give it "
                 "numbers, text, numpy arrays, and lists, tuples, sets or dictionaries of them"
             )
-        return Outcome(status, value, message, output, float(header["cpu_seconds"]), float(header["wall_seconds"]))
+        return Outcome(
+            status=status,
+            value=value,
+            message=message,
+            stdout=output,
+            cpu_seconds=float(header["cpu_seconds"]),
+            wall_seconds=float(header["wall_seconds"]),
+        )

@@ -132,15 +132,15 @@ class Evaluator:
             if status == "ok":
                 status, values, message = self._value(outcome.value, race.values if race else (), session)
         return Evaluation(
-            status,
-            mean(values) if status == "ok" else None,
-            tuple(values),
-            message,
-            outcome.stdout,
-            outcome.cpu_seconds,
-            outcome.wall_seconds,
-            race is not None,
-            tuple(race.values) if race and status != "ok" else (),
+            status=status,
+            objective=mean(values) if status == "ok" else None,
+            per_instance=tuple(values),
+            message=message,
+            stdout=outcome.stdout,
+            cpu_seconds=outcome.cpu_seconds,
+            seconds=outcome.wall_seconds,
+            raced=race is not None,
+            seen=tuple(race.values) if race and status != "ok" else (),
         )
 
     def value(self, solutions: Sequence[object]) -> Evaluation:
@@ -151,7 +151,15 @@ class Evaluator:
         """
         with self.author.session() as session:
             status, values, message = self._value(list(solutions), (), session)
-        return Evaluation(status, mean(values) if status == "ok" else None, tuple(values), message, "", 0.0, 0.0)
+        return Evaluation(
+            status=status,
+            objective=mean(values) if status == "ok" else None,
+            per_instance=tuple(values),
+            message=message,
+            stdout="",
+            cpu_seconds=0.0,
+            seconds=0.0,
+        )
 
     def _value(self, claim: object, known: Sequence[float], session: Session) -> tuple[str, list[float], str]:
         """Check a claim and value it; `known` are the values of its first solutions."""

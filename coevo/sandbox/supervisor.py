@@ -135,7 +135,17 @@ class Supervisor:
                     os.kill(player, signal.SIGKILL)
                 raise
             result, output, ready = pipes.keep("result", "output", "ready")
-        return Running(number, slot, player, solver, result, output, ready, folder, stages=len(stages))
+        return Running(
+            number=number,
+            slot=slot,
+            player=player,
+            solver=solver,
+            result_pipe=result,
+            output_pipe=output,
+            ready_pipe=ready,
+            folder=folder,
+            stages=len(stages),
+        )
 
     def _start_vetted(self, number: int, source: bytes, stages: list[int], watch: bool) -> Running:
         """Start a process of `solve` in which the candidate is, too."""
@@ -146,8 +156,17 @@ class Supervisor:
             )
             result, output, ready = pipes.keep("result", "output", "ready")
         return Running(
-            number, slot, None, solver, result, output, ready, folder, stages=len(stages), played=(0, 0.0)
-        )  # fmt: skip
+            number=number,
+            slot=slot,
+            player=None,
+            solver=solver,
+            result_pipe=result,
+            output_pipe=output,
+            ready_pipe=ready,
+            folder=folder,
+            stages=len(stages),
+            played=(0, 0.0),
+        )
 
     def _work(self, source: bytes, most: int | None, stages: list[int], watch: bool) -> Callable[[], None]:
         return lambda: worker.run(source, self._entry, self._problem, self._instances, most, stages, watch)

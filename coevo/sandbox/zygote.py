@@ -84,7 +84,15 @@ def _serve(channel: socket.socket, settings: dict[str, Any], own: bool, users: i
     for name in _LIKED:
         importlib.import_module(name)
     limits, file = Limits(**settings["limits"]), Path(settings["problem"])
-    around = Surroundings({"processes": own}, proc, first_user, slots, 0, 0, settings["folder"])
+    around = Surroundings(
+        isolation={"processes": own},
+        proc=proc,
+        first_user=first_user,
+        slots=slots,
+        mapped_bytes=0,
+        resident_bytes=0,
+        folder=settings["folder"],
+    )
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     zygote = os.getpid()
     # Before anything is loaded that a candidate must not find in its memory.
@@ -113,7 +121,15 @@ def _serve(channel: socket.socket, settings: dict[str, Any], own: bool, users: i
     gc.collect()
     gc.freeze()
     wire.send(channel, {"event": "ready", "isolation": nursery.isolation})
-    Supervisor(channel, problem, instances, settings["entry"], limits, around, nursery).serve()
+    Supervisor(
+        channel=channel,
+        problem=problem,
+        instances=instances,
+        entry=settings["entry"],
+        limits=limits,
+        around=around,
+        nursery=nursery,
+    ).serve()
 
 
 def _enclosed(around: Surroundings, limits: Limits, wanted: bool, mounts: bool, problem: Path) -> Surroundings:

@@ -115,7 +115,15 @@ class Dialect:
         reason = "stop" if cut else reply.reason
         # Log-probabilities belong to all that was generated; a text that was cut here has lost its tokens' places.
         logprobs = reply.logprobs if request.logprobs and text == reply.text else None
-        return Completion(text, (), (), reason, logprobs, tokens, note=reply.note)
+        return Completion(
+            text=text,
+            prompt_ids=(),
+            completion_ids=(),
+            finish_reason=reason,
+            logprobs=logprobs,
+            tokens=tokens,
+            note=reply.note,
+        )
 
     def text(self, request: Request, said: str) -> tuple[str, bool]:
         """What belongs after the prefill, and whether a stop string ended it."""

@@ -105,9 +105,15 @@ class OpenAIEngine:
         served_by_vllm = any(owner == "vllm" for _, owner in models)
         how: Prefill = ("continue" if served_by_vllm else "drop") if prefill == "auto" else prefill
         dialect = Dialect(
-            model, how, "max_tokens" if limit_name == "auto" else limit_name, seed_bits, dict(extra_body or {}),
-            frozenset(omit or ()), may_rename=limit_name == "auto", vllm=served_by_vllm,
-        )  # fmt: skip
+            model=model,
+            prefill=how,
+            limit_name="max_tokens" if limit_name == "auto" else limit_name,
+            seed_bits=seed_bits,
+            extra_body=dict(extra_body or {}),
+            omit=frozenset(omit or ()),
+            may_rename=limit_name == "auto",
+            vllm=served_by_vllm,
+        )
         purse = Purse(Prices(prompt_price, completion_price), max_cost)
         self._asker = Asker(self._server, dialect, purse, Patience(budget_seconds, retries))
 

@@ -64,7 +64,15 @@ def _factory(folder: Path) -> Callable[..., HeuristicTask]:
         instance_options: dict[str, Json] | None = None,
         cache: bool = True,
     ) -> HeuristicTask:
-        return HeuristicTask(str(folder), hole, workers, cpu_seconds, memory_mb, instance_options, cache)
+        return HeuristicTask(
+            folder=str(folder),
+            hole=hole,
+            workers=workers,
+            cpu_seconds=cpu_seconds,
+            memory_mb=memory_mb,
+            instance_options=instance_options,
+            cache=cache,
+        )
 
     make.__doc__ = HeuristicTask.__init__.__doc__
     # An attribute, as a method of a class would be: `coevo options` asks for it.

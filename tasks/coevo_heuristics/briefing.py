@@ -57,7 +57,16 @@ def _references(problem: Problem) -> tuple[Reference, ...]:
     for split, actual in problem.splits.items():
         for r in listed:
             if r.split == split or (r.split == actual and not any(x.split == split for x in listed)):
-                found.append(Reference(r.name, split, r.value, r.method, r.proved, r.name in baselines))
+                found.append(
+                    Reference(
+                        name=r.name,
+                        split=split,
+                        value=r.value,
+                        method=r.method,
+                        proved=r.proved,
+                        baseline=r.name in baselines,
+                    )
+                )
     return tuple(found)
 
 

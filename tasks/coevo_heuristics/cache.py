@@ -274,13 +274,13 @@ def _decoded(data: dict[str, Any]) -> Evaluation:
     if (objective is None) == (data["status"] == "ok") or (data["status"] == "ok") != bool(per_instance):
         raise ValueError("a result that contradicts itself")
     return Evaluation(
-        str(data["status"]),
-        None if objective is None else float(objective),
-        per_instance,
-        str(data["message"]),
-        "",
-        0.0,
-        0.0,
-        bool(data["raced"]),
-        tuple(float(value) for value in data["seen"]),
+        status=str(data["status"]),
+        objective=None if objective is None else float(objective),
+        per_instance=per_instance,
+        message=str(data["message"]),
+        stdout="",
+        cpu_seconds=0.0,
+        seconds=0.0,
+        raced=bool(data["raced"]),
+        seen=tuple(float(value) for value in data["seen"]),
     )

@@ -108,7 +108,17 @@ def settled(known: Evaluation, bar: Bar | None, track: Callable[[], Track]) -> E
         return known if final else None
     values = known.per_instance or known.seen
     if track().outraced(values, bar):
-        return Evaluation(OUTRACED, None, (), SAID, "", 0.0, 0.0, True, values)
+        return Evaluation(
+            status=OUTRACED,
+            objective=None,
+            per_instance=(),
+            message=SAID,
+            stdout="",
+            cpu_seconds=0.0,
+            seconds=0.0,
+            raced=True,
+            seen=values,
+        )
     # Of a failure outside a race nobody knows how far it came.
     return known if known.status == "ok" or (final and known.raced) else None
 

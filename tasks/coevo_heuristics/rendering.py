@@ -68,7 +68,9 @@ def load_template(problem: Problem, kind: HoleKind) -> Template:
     outside = parse_module(before + after) if kind == "function" else tree
     names = {n for statement in outside.body for n in bound_names(statement)}
     arity = len(entry.args.posonlyargs) + len(entry.args.args)
-    return Template(kind, source, before, after, seed, Entry(name, arity, frozenset(names)))
+    return Template(
+        kind=kind, source=source, before=before, after=after, seed=seed, entry=Entry(name, arity, frozenset(names))
+    )
 
 
 def _cut(source: str, replace: str, kind: HoleKind, where: str) -> tuple[str, str, str]:

@@ -125,7 +125,14 @@ def bench_evaluations(
         reference = None
         if plain is not None:
             instances = load_instances(load_problem(file), file, split, instance_options)
-            reference = Reference(plain, source, problem.table.entry, instances, seed.per_instance, _SECONDS)
+            reference = Reference(
+                plain=plain,
+                source=source,
+                entry=problem.table.entry,
+                instances=instances,
+                expected=seed.per_instance,
+                seconds=_SECONDS,
+            )
         race = _Race(evaluator, _spellings(source), reference, chosen, candidates)
         found = [race.round(number) for number in range(rounds)]
         lacking = [name for name, holds in evaluator.isolation.items() if not holds]

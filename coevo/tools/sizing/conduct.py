@@ -116,7 +116,15 @@ def _machine(config: RunConfig, how: Deployment, given: Given, found: Sequence[h
     disk = here.free_disk(Path(config.runs)) if local else None
     cores = here.cores() if local else ASSUMED_CORES
     assumed = given.gpus is None and not local
-    return Machine(count, gpu_memory, host, disk, cores, ", ".join(told), assumed)
+    return Machine(
+        gpus=count,
+        gpu_memory=gpu_memory,
+        host_memory=host,
+        disk=disk,
+        cores=cores,
+        told=", ".join(told),
+        assumed=assumed,
+    )
 
 
 def _sizes(

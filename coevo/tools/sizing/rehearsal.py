@@ -106,7 +106,14 @@ def _count(task: Task, batch: Batch, examples: Sequence[Example], chunks: Sequen
     first_member = chunks[0].member
     characters = _characters(task, batch, examples[chunks[0].cells[0].example], chunks[0].cells[0].context)
     adapts = first_member is not None and batch.adapt
-    return BatchCount(batch.operator, adapts, members, sum(hands.values()), max(hands.values()), characters)
+    return BatchCount(
+        operator=batch.operator,
+        adapt=adapts,
+        members=members,
+        rollouts=sum(hands.values()),
+        hand=max(hands.values()),
+        characters=characters,
+    )
 
 
 def _characters(task: Task, batch: Batch, example: Example, context: int) -> int:
@@ -130,11 +137,21 @@ def _failed(
         member = None if chunk.member is None else members[chunk.member]
         for cell in chunk.cells:
             provenance = Provenance(
-                services.generation, services.batch, chunk.index, chunk.member,
-                0 if member is None else member.seed, 0.0 if member is None else member.sigma,
-                cell.context, batch.contexts[cell.context].id, examples[cell.example].id, cell.sample, cell.seed, "",
-                batch.operator, batch.purpose,
-            )  # fmt: skip
+                generation=services.generation,
+                batch=services.batch,
+                chunk=chunk.index,
+                member=chunk.member,
+                seed=0 if member is None else member.seed,
+                sigma=0.0 if member is None else member.sigma,
+                context=cell.context,
+                context_id=batch.contexts[cell.context].id,
+                example=examples[cell.example].id,
+                sample=cell.sample,
+                sampling_seed=cell.seed,
+                policy_id="",
+                operator=batch.operator,
+                purpose=batch.purpose,
+            )
             rollouts.append(Rollout(provenance, "no_answer", None, Trajectory()))
     buffer = Buffer(batch, members, tuple(rollouts))
     return dataclasses.replace(buffer, rollouts=tuple(dataclasses.replace(r, credit=0.0) for r in buffer.rollouts))

@@ -110,7 +110,17 @@ def _read(
         numbers |= {"valid_rate": last.valid, "better_rate": last.better, "score": last.score}
     message = {FAILED: failure or summary["message"], DAMAGED: damage}.get(status, "")
     cut_off = summary["uncommitted"]["calls"] if status != "running" else 0
-    return Reading(run, status, message, numbers, batches, probes, judge, references, cut_off)
+    return Reading(
+        run=run,
+        status=status,
+        message=message,
+        numbers=numbers,
+        batches=batches,
+        probes=probes,
+        judge=judge,
+        references=references,
+        cut_off=cut_off,
+    )
 
 
 def whole(reading: Reading) -> Reading:

@@ -65,7 +65,9 @@ def tune(
             grid = visible(grid, engine)
         started, brief = time.monotonic(), task.brief()
         questions = Questions.of(task, brief, answers, config.seed, config.rollouts.chunk)
-        measuring = Measuring(task, engine, brief, questions, grid, members, tell)
+        measuring = Measuring(
+            task=task, engine=engine, brief=brief, questions=questions, sigmas=grid, members=members, tell=tell
+        )
         centre, findings = measuring.run(blueprint)
         chosen = choose(findings, strategy)
         return {
