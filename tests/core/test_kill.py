@@ -5,6 +5,7 @@ Through the real command line, on the real engine with a tiny random Llama.
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -169,12 +170,17 @@ def test_a_coefficient_changed_by_one_float32_ulp_is_found_by_the_weights_themse
     assert "Traceback" not in done.stderr
 
 
+@pytest.fixture(scope="module")
+def anchored(place):
+    """A run of the same configuration as `whole` that wrote an anchor after every update."""
+    assert call(place, *run_arguments("anchored"), "--set", "anchor_seconds=1e-9").returncode == 0
+    return place / "runs" / "anchored"
+
+
 @pytest.mark.parametrize("damage", ["no", "the newest anchor is damaged", "all anchors are damaged"])
-def test_a_run_goes_on_from_its_anchors_and_passes_over_damaged_ones(place, whole, damage):
+def test_a_run_goes_on_from_its_anchors_and_passes_over_damaged_ones(place, whole, anchored, damage):
     name = f"anchored-{damage.count(' ')}"
-    arguments = [*run_arguments(name), "--set", "anchor_seconds=1e-9"]
-    assert call(place, *arguments).returncode == 0
-    folder = RunFolder(place / "runs" / name)
+    folder = RunFolder(Path(shutil.copytree(anchored, place / "runs" / name)))
     lines = folder.journal.path.read_text().splitlines(keepends=True)
     folder.journal.path.write_text("".join(lines[:6]))  # base, the first probe and four batches
     for number in range(2):
@@ -187,6 +193,6 @@ def test_a_run_goes_on_from_its_anchors_and_passes_over_damaged_ones(place, whol
         data = bytearray(anchor.read_bytes())
         data[-5] ^= 1
         anchor.write_bytes(bytes(data))
-    resumed = call(place, "resume", name)
+    resumed = call(place, "resume", name, "--trust")  # a copy is a run from elsewhere
     assert resumed.returncode == 0, resumed.stderr
     assert committed(folder) == committed(whole)
