@@ -199,8 +199,8 @@ class Engine(Protocol):
     The constructor loads the model and runs the canary, so that an engine that exists can be trusted.
 
     Optional, as Protocols in `coevo.optional`: `Moves`, `Reaches`, `CountsTokens`, `Spends`, `Records`, `KeepsAnchors`,
-    `ServedDigest`, `Describes`, `Closes`; on the factory `ChecksModel`, `CountsBeforehand` and
-    `SaysWhetherAdapts`.
+    `ServedDigest`, `Describes`, `Closes`; on the factory `ChecksModel`, `CountsBeforehand`,
+    `TellsFootprint` and `SaysWhetherAdapts`.
     """
 
     capabilities: Capabilities

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from coevo.interfaces import Episode, ServedPolicy
 from coevo.records import Buffer, Context, EpisodeResult, Example, Json, Perturbation, Request, Rollout, Trajectory
@@ -201,6 +202,42 @@ class CountsBeforehand(Protocol):
 
     def token_counter(self, model: str, options: Mapping[str, Json]) -> Callable[[Request], int] | None:
         """What counts as `count_tokens` of the engine will, or None."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """What of an engine's options decides how much memory it needs, for `coevo plan`.
+
+    Attributes:
+        shards: devices over which the model's tensors are cut; `cuts` whether the engine can at all.
+        context: longest prompt plus answer in tokens, 0 for the model's own.
+        rows: answers that are computed at once at most, 0 where nothing limits them.
+        memory: of each device: a share up to 1, above it GB; 0 where that is not how it is limited.
+        cache_tokens, cache_gb: size of the key/value cache; None where it takes what is left. GB are of the CPU.
+        master: where the fp32 master is: `host`, `disk` or `device`.
+        dtype, device: as the options say, or `auto`.
+        remote: a server has the model, and nothing of it is here.
+    """
+
+    shards: int = 1
+    cuts: bool = False
+    context: int = 0
+    rows: int = 0
+    memory: float = 0.0
+    cache_tokens: int | None = None
+    cache_gb: float | None = None
+    master: str = "host"
+    dtype: str = "auto"
+    device: str = "auto"
+    remote: bool = False
+
+
+class TellsFootprint(Protocol):
+    """Of an engine's factory: `coevo plan` can say what it needs."""
+
+    def footprint(self, options: Mapping[str, Any]) -> Footprint:
+        """Of an engine with these options, all of them, checked."""
         ...
 
 

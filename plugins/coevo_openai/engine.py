@@ -18,6 +18,7 @@ from pydantic import Field
 
 from coevo.errors import CoevoError, MissingExtraError, UserError
 from coevo.interfaces import Capabilities
+from coevo.optional import Footprint
 from coevo.records import Completion, Json, Perturbation, Request, SeedsUpdate, Update
 from coevo_openai.asking import Asker, Patience, Turns
 from coevo_openai.dialect import Dialect, Prefill
@@ -44,6 +45,11 @@ class OpenAIEngine:
     """
 
     adapts = False
+
+    @staticmethod
+    def footprint(options: Mapping[str, Any]) -> Footprint:
+        """A server has the model."""
+        return Footprint(remote=True)
 
     def __init__(
         self,

@@ -23,6 +23,7 @@ from coevo.engines import adapting
 from coevo.engines.adapting import AdaptingEngine
 from coevo.errors import MissingExtraError
 from coevo.interfaces import Capabilities, Endpoint
+from coevo.optional import Footprint
 from coevo.records import Completion, Json, Perturbation, Request, Sampling
 from coevo_transformers.rolling import Rolling
 
@@ -45,6 +46,18 @@ class TransformersEngine(AdaptingEngine):
     All of the model's work happens in one thread: the event loop stays free, and OpenMP keeps one team of
     threads. Leases queue, and leasing what is served already costs nothing.
     """
+
+    @staticmethod
+    def footprint(options: Mapping[str, Any]) -> Footprint:
+        """What decides how much memory it needs."""
+        return Footprint(
+            context=options["context"],
+            rows=options["rows"],
+            cache_tokens=options["cache_tokens"],
+            master=options["master"],
+            dtype=options["dtype"],
+            device=options["device"],
+        )
 
     def __init__(
         self,

@@ -18,6 +18,7 @@ from coevo.engines import adapting
 from coevo.engines.adapting import AdaptingEngine
 from coevo.host.registry import Option
 from coevo.interfaces import Capabilities, Endpoint
+from coevo.optional import Footprint
 from coevo.records import Completion, Json, Perturbation, Request, Sampling
 from coevo_vllm.arguments import arguments
 
@@ -40,6 +41,20 @@ class VllmEngine(AdaptingEngine):
     """
 
     option_tables: ClassVar[Mapping[str, Callable[[], list[Option]]]] = {"options": arguments}
+
+    @staticmethod
+    def footprint(options: Mapping[str, Any]) -> Footprint:
+        """What decides how much memory it needs."""
+        return Footprint(
+            shards=options["tensor_parallel"],
+            cuts=True,
+            context=options["context"],
+            rows=options["rows"],
+            memory=options["memory"],
+            cache_gb=options["cache_gb"],
+            master=options["master"],
+            dtype=options["dtype"],
+        )
 
     def __init__(
         self,

@@ -3,10 +3,16 @@
 from typing import Any
 
 import coevo
+from coevo.optional import Footprint
 
 
 class ShardedEngine:
     """Fills what is left of its devices with its cache, and cuts tensors over several."""
+
+    @staticmethod
+    def footprint(options):
+        same = {name: options[name] for name in ("dtype", "context", "rows", "memory", "master")}
+        return Footprint(shards=options["tensor_parallel"], cuts=True, **same)
 
     def __init__(
         self,
@@ -41,6 +47,10 @@ class ServerEngine:
     """Asks a server."""
 
     adapts = False
+
+    @staticmethod
+    def footprint(options):
+        return Footprint(remote=True)
 
     def __init__(self, model: str, *, base_url: str = "") -> None:
         raise AssertionError("a plan made an engine")

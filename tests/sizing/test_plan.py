@@ -259,6 +259,18 @@ def test_the_options_of_run_may_be_used(plan, tiny):
     assert "engine numbers" in out
 
 
+def test_a_number_that_is_written_as_a_text_is_that_number(plan):
+    asked = ["--model", "Qwen/Qwen3.5-4B", "--engine", "sharded", "--json", "--set"]
+    shown = [json.loads(plan(*asked, f"sharded.rows={rows}")[1]) for rows in ("1", "'1'")]
+    assert [found["deployment"]["sequences"] for found in shown] == [1, 1]
+
+
+def test_an_engine_that_says_nothing_of_its_memory_is_taken_for_a_plain_one(plan, tiny):
+    found = json.loads(plan("--model", tiny, "--engine", "numbers", "--plugin", FAKES, "--gpus", "0", "--json")[1])
+    how = found["deployment"]
+    assert (how["shards"], how["cuts"], how["master"]) == (1, False, "host")
+
+
 def test_a_memory_that_nobody_told_is_not_judged(plan):
     code, out, _ = plan(
         "--set", "model=Qwen/Qwen3.5-4B", "--set", "engine=sharded", "--gpus", "1", "--gpu-memory", "80"

@@ -16,7 +16,7 @@ from coevo.records import Json
 from coevo.tools.sizing import costs, memory
 from coevo.tools.sizing.architecture import Architecture, architecture
 from coevo.tools.sizing.constants import CONSTANTS, GB, value
-from coevo.tools.sizing.deployment import Deployment, deployment
+from coevo.tools.sizing.deployment import Deployment, deployment, footprint_of
 from coevo.tools.sizing.refusals import check_cores
 from coevo.tools.sizing.rehearsal import BatchCount, Counts, rehearse
 from coevo.tools.sizing.verdict import Machine, Question, Verdict, verdicts
@@ -24,8 +24,6 @@ from coevo.tools.sizing.verdict import Machine, Question, Verdict, verdicts
 ASSUMED_GPU = 80 * GB
 ASSUMED_CORES = 32
 MOST = 1_000_000
-REMOTE = "base_url"
-"""An option of engines that ask a server: nothing of the model is on this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +61,7 @@ def make_plan(data: Mapping[str, Json], plugins: Plugins, given: Given) -> dict[
     prompt = round(counts.characters / value("characters"))
     first, usual = (costs.work_of(batches, brief.max_calls, prompt, answer) for batches in (counts.first, counts.usual))
     plan = _about(config, counts, first, usual)
-    inner, _ = blueprint.inner_engine()
-    if REMOTE in [option.name for option in blueprint.registries.engines.options(inner)]:
+    if footprint_of(blueprint).remote:
         return {**plan, "model": {"name": config.model}, "served": "elsewhere", "verdicts": [], "fits": True}
     shape = architecture(config.model, given.parameters)
     found = here.gpus()

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from coevo.app.blueprint import Blueprint
 from coevo.errors import UserError
-from coevo.host.discovery import Registries
 from coevo.machine.resources import Gpu
+from coevo.optional import Footprint, TellsFootprint, offers
 from coevo.tools.sizing.architecture import Architecture
 from coevo.tools.sizing.constants import GB, value
 
 WIDTHS = {"float32": 4, "float16": 2, "bfloat16": 2, "half": 2, "float": 4}
 """Bytes of a served number. `auto` is bfloat16 on a GPU and, since most processors compute in it, on the CPU."""
 
-# What different engines call the same thing.
-CONTEXT = ("context", "max_model_len", "context_tokens")
-TENSOR_PARALLEL = ("tensor_parallel", "tensor_parallel_size")
-SEQUENCES = ("rows", "max_num_seqs", "sequences")
-DEVICE_MEMORY = ("memory", "gpu_memory", "gpu_memory_utilization")
+
+def footprint_of(blueprint: Blueprint) -> Footprint:
+    """What the engine that serves the model says of its options; one that says nothing is taken for a plain one."""
+    name, given = blueprint.inner_engine()
+    factory, engines = blueprint.inner_factory(), blueprint.registries.engines
+    if not offers(factory, TellsFootprint):
+        return Footprint()
+    return factory.footprint(
+        {option.name: option.default for option in engines.options(name)} | engines.validate(name, given)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +98,12 @@ def deployment(
     Raises:
         UserError: tensor parallelism that the model cannot be cut into.
     """
-    config, registries = blueprint.config, blueprint.registries
-    outer = _with_defaults(registries, config.engine, blueprint.options(config.engine))
-    inner, given = blueprint.inner_engine()
+    config, told, (inner, _) = blueprint.config, footprint_of(blueprint), blueprint.inner_engine()
+    defaults = {option.name: option.default for option in blueprint.registries.engines.options(config.engine)}
+    outer: dict[str, Any] = defaults | blueprint.options(config.engine)
     pool = config.engine if inner != config.engine else ""
-    options = _with_defaults(registries, inner, given)
     per_worker = outer.get("gpus") if pool else None
-    shards = int(_first(options, TENSOR_PARALLEL) or 1)
-    device = str(options.get("device") or "auto")
+    shards, device = told.shards, told.device
     wants_gpu = device.startswith("cuda") or bool(per_worker) or bool(gpus) or (device == "auto" and bool(found))
     on_gpu = wants_gpu and device != "cpu" and gpus != 0
     # A pool that is not told how many takes what there is.
@@ -115,12 +118,8 @@ def deployment(
             f"{pool}.gpus got {per_worker}: tensor parallelism {shards} needs {shards} GPUs for each worker; "
             f"set {pool}.gpus={shards}"
         )
-    dtype = str(options.get("dtype") or "auto")
-    dtype = "bfloat16" if dtype == "auto" else dtype
-    limit = int(_first(options, SEQUENCES) or value("sequences"))
-    cache = options.get("cache_tokens")
-    fixed = options.get("cache_gb")
-    memory = float(_first(options, DEVICE_MEMORY) or (0.9 if cache is None else 1.0))
+    dtype = "bfloat16" if told.dtype == "auto" else told.dtype
+    memory = told.memory or (0.9 if told.cache_tokens is None else 1.0)
     return Deployment(
         engine=inner,
         pool=pool,
@@ -129,22 +128,12 @@ def deployment(
         on_gpu=on_gpu,
         dtype=dtype,
         width=WIDTHS.get(dtype, 2),
-        context=int(_first(options, CONTEXT) or 0) or shape.context,
-        sequences=max(1, min(limit, asked)),
-        cache_tokens=None if cache is None else int(cache),
-        cache_bytes=None if fixed is None or on_gpu else int(float(fixed) * GB) // shards,
+        context=told.context or shape.context,
+        sequences=max(1, min(told.rows or int(value("sequences")), asked)),
+        cache_tokens=told.cache_tokens,
+        cache_bytes=None if told.cache_gb is None or on_gpu else int(told.cache_gb * GB) // shards,
         share=memory if memory <= 1.0 else 1.0,
         reserved=None if memory <= 1.0 else int(memory * GB),
-        master=str(options.get("master") or "host"),
-        cuts=any(name in options for name in TENSOR_PARALLEL),
+        master=told.master,
+        cuts=told.cuts,
     )
-
-
-def _with_defaults(registries: Registries, engine: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    defaults = {option.name: option.default for option in registries.engines.options(engine)}
-    return {**defaults, **given}
-
-
-def _first(options: Mapping[str, Any], names: Sequence[str]) -> Any:
-    """The first of `names` that is set."""
-    return next((options[name] for name in names if options.get(name)), None)

@@ -128,7 +128,7 @@ def _mends(asked: Question, enough: Callable[[Deployment], bool]) -> Iterator[st
         workers = max(1, min(how.devices, asked.machine.gpus) // shards)
         changed = dataclasses.replace(how, shards=shards, workers=workers)
         if shards > how.shards and divides and enough(changed):
-            engine = "" if how.cuts else "an engine that cuts tensors, such as 'vllm', with "
+            engine = "" if how.cuts else "an engine that cuts tensors over devices, with "
             yield f"{engine}tensor parallelism {shards} ({workers} worker{'s' if workers > 1 else ''})"
             break
     for tokens in range((how.context or 0) // STEP * STEP, STEP - 1, -STEP):
