@@ -131,3 +131,9 @@ ITERTOOLS = ("accumulate", "chain", "combinations", "pairwise", "permutations", 
 
 WORDS = {"kind": ("stable", "quicksort", "mergesort", "heapsort"), "side": ("left", "right")}
 """Arguments by name that may be one of these texts."""
+
+TYPING = {
+    "Any": (1, 0), "Callable": (1, 0), "Dict": (2, 2), "Iterable": (1, 1), "List": (1, 1), "Mapping": (2, 2),
+    "Optional": (1, 1), "Sequence": (1, 1), "Set": (1, 1), "Tuple": (0, 99), "Union": (1, 99),
+}  # fmt: skip
+"""Names of `typing` for annotations, with the fewest and the most types in brackets behind them: others raise."""

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import collections.abc
 import itertools
 import math
 from collections.abc import Collection, Iterator, Mapping
@@ -47,6 +48,7 @@ from coevo.sandbox.allowances import (
     NUMPY,
     TYPED,
     TYPES,
+    TYPING,
     VALUES,
     WORDS,
 )
@@ -54,9 +56,6 @@ from coevo.sandbox.allowances import (
 _LONGEST = 1 << 16
 _DEEPEST = 60
 """Levels of a tree; what walks through it calls itself for each."""
-_TYPING = frozenset(
-    ["Any", "Callable", "Dict", "Iterable", "List", "Mapping", "Optional", "Sequence", "Set", "Tuple", "Union"]
-)
 _ANNOTATED = frozenset({"ndarray", "integer", "floating", "number", *TYPES})
 _NODES = (
     ast.Module, ast.FunctionDef, ast.arguments, ast.arg, ast.Return, ast.Delete, ast.Assign, ast.AugAssign,
@@ -135,8 +134,12 @@ class _Vetting:
             self._place(node)
         for node in nodes:
             self._look(node)
+        ahead = _imported_ahead(tree)
         for annotation in annotations:
             self._annotation(annotation)
+            for node in ast.walk(annotation):
+                if isinstance(node, ast.Name) and node.id in (*self._typing, *self._modules):
+                    _demand(ahead.get(node.id, annotation.lineno) < annotation.lineno)
 
     def _bind(self, node: ast.AST) -> None:
         """Sort the names that are given a value by what it is."""
@@ -145,7 +148,8 @@ class _Vetting:
                 _demand(all(alias.name in _MODULES for alias in names))
                 self._modules |= {alias.asname or alias.name: alias.name for alias in names}
             case ast.ImportFrom(module="typing" | "collections.abc", level=0, names=names):
-                _demand(all(alias.name in _TYPING and alias.asname is None for alias in names))
+                _demand(all(alias.name in TYPING and alias.asname is None for alias in names))
+                _demand(node.module == "typing" or all(hasattr(collections.abc, alias.name) for alias in names))
                 self._typing |= {alias.name for alias in names}
             case ast.ImportFrom(module="__future__", level=0, names=[ast.alias(name="annotations")]):
                 pass
@@ -157,6 +161,8 @@ class _Vetting:
                 raise _NotVettedError
             case ast.arguments(kwarg=ast.arg()):
                 raise _NotVettedError  # names would become texts
+            case ast.AnnAssign(value=None):
+                raise _NotVettedError  # makes a name local, and leaves it without a value
             case ast.FunctionDef():
                 _demand(not node.decorator_list)
                 self._functions.add(node.name)
@@ -279,7 +285,7 @@ class _Vetting:
                 _demand(isinstance(node.ctx, ast.Load) and node.attr in CONSTANTS)
             case ast.Attribute():
                 _demand(isinstance(node.ctx, ast.Load) and node.attr in VALUES)
-            case ast.Name(ctx=ast.Load()):
+            case ast.Name(ctx=ast.Load() | ast.Del()):
                 _demand(node.id in self._values)
             case ast.Constant(value=value):
                 _demand(value is None or value is ... or isinstance(value, int | float | complex))
@@ -298,10 +304,15 @@ class _Vetting:
             case ast.Name(id=name):
                 _demand(name in self._typing or name in ("int", "float", "bool", "str", "list", "dict", "tuple", "set"))
             case ast.Attribute(value=ast.Name(id=name), attr=attribute):
-                _demand(name in self._modules and attribute in _ANNOTATED)
+                _demand(self._modules.get(name) == "numpy" and attribute in _ANNOTATED)
             case ast.Subscript(value=ast.Name(id=name), slice=inner):
                 _demand(name in self._typing or name in ("list", "dict", "tuple", "set"))
-                for part in inner.elts if isinstance(inner, ast.Tuple | ast.List) else [inner]:
+                parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+                if name in self._typing:
+                    fewest, most = TYPING[name]
+                    _demand(fewest <= len(parts) <= most)
+                    _demand(all(not isinstance(part, ast.Constant) or part.value in (None, ...) for part in parts))
+                for part in parts:
                     self._annotation(part)
             case _:
                 raise _NotVettedError
@@ -322,6 +333,19 @@ def _annotations(node: ast.AST) -> Iterator[ast.expr]:
         annotation = getattr(node, field, None)
         if annotation is not None:
             yield annotation
+
+
+def _imported_ahead(tree: ast.Module) -> dict[str, int]:
+    """Name → line of its import, of what is imported once and at the top level: it is there from then on."""
+    kinds = (ast.Import, ast.ImportFrom)
+    everywhere = [alias.asname or alias.name for n in ast.walk(tree) if isinstance(n, kinds) for alias in n.names]
+    return {
+        name: statement.lineno
+        for statement in tree.body
+        if isinstance(statement, kinds)
+        for alias in statement.names
+        if everywhere.count(name := alias.asname or alias.name) == 1
+    }
 
 
 def _named(node: ast.AST) -> Iterator[str]:
@@ -359,8 +383,7 @@ class _Replacing(ast.NodeTransformer):
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         self.generic_visit(node)
-        if node.value is None:
-            return ast.copy_location(ast.Pass(), node)
+        assert node.value is not None
         return ast.copy_location(ast.Assign([node.target], node.value), node)
 
 

@@ -150,7 +150,7 @@ SOURCES = {
     "itertools": "from itertools import pairwise, chain\ndef f(n): return [a - b for a, b in pairwise(chain([n], [3, 5]))]",  # noqa: E501
     "math inside": "def f(n):\n    import math\n    return math.floor(math.pi * n)",
     "annotations": "from __future__ import annotations\nfrom typing import Optional\nimport numpy as np\n"
-    "def f(n: Optional[int] = None, *, m: np.ndarray = None) -> tuple[int, ...]:\n    x: int = 3\n    y: float\n"
+    "def f(n: Optional[int] = None, *, m: np.ndarray = None) -> tuple[int, ...]:\n    x: int = 3\n"
     "    return (x, n)",
     "an infinite answer": "import math\ndef f(n): return math.inf",
     "an answer without end": "def f(n):\n    x = []\n    x.append(x)\n    return x",
@@ -248,3 +248,45 @@ def test_a_vetted_source_ends_as_it_does_in_a_process_of_its_own(
 @pytest.mark.parametrize("name", SOURCES)
 def test_these_sources_are_vetted(name: str) -> None:
     assert vetted(SOURCES[name].encode()) is not None
+
+
+FAILING = {
+    "a name made local by its annotation": "x = 1\ndef f(n):\n    x: int\n    return x",
+    "an annotation before its import": "def f(n: np.ndarray): return 1\nimport numpy as np",
+    "an import that may not happen": "if 0:\n    import numpy as np\ndef f(n: np.ndarray): return 1",
+    "a type of another module": "import math\ndef f(n: math.ndarray): return 1",
+    "a name that is not there": "from collections.abc import Optional\ndef f(n: Optional[int]): return 1",
+    "two optional types": "from typing import Optional\ndef f(n: Optional[int, int]): return 1",
+    "half a dictionary": "from typing import Dict\ndef f(n: Dict[int]): return 1",
+    "brackets behind Any": "from typing import Any\ndef f(n: Any[int]): return 1",
+    "no type in a union": "from typing import Union\ndef f(n: Union[()]): return 1",
+    "a text that is no type": "from typing import List\ndef f(n: List['1 +']): return 1",
+    "a deleted module": "import numpy as np\ndel np\ndef f(n: np.ndarray): return 1",
+}
+
+
+def run(source):
+    """What Python itself makes of a source; this file's own `from __future__` is none of its."""
+    space = {}
+    exec(compile(source, "<candidate>", "exec", dont_inherit=True), space)
+    return space["f"](1)
+
+
+@pytest.mark.parametrize("source", FAILING.values(), ids=FAILING)
+def test_what_python_would_refuse_of_an_annotation_is_not_vetted(source):
+    with pytest.raises((AttributeError, ImportError, NameError, SyntaxError, TypeError)):
+        run(source)
+    assert vetted(source.encode()) is None
+
+
+FINE = {
+    "types of typing": "from typing import Dict, List, Optional, Tuple, Union\n"
+    "def f(n: Optional[int], m: Dict[str, List[float]] = None, k: Union[int, None] = 1) -> Tuple[int, ...]: return 1",
+    "arrays": "import numpy as np\ndef f(n: np.ndarray, m: list[np.float64] = None) -> np.ndarray: return 1",
+}
+
+
+@pytest.mark.parametrize("source", FINE.values(), ids=FINE)
+def test_usual_annotations_are_vetted(source):
+    assert run(source) == 1
+    assert vetted(source.encode()) is not None
