@@ -170,7 +170,7 @@ class Blueprint:
         A pool is an engine with an option `engine`, a name, and an option `options`.
         """
         config = self.config
-        defaults = {option.name: option.default for option in self.registries.engines.options(config.engine)}
+        defaults = self.registries.engines.defaults(config.engine)
         given = {**defaults, **self.options(config.engine)}
         name, options = given.get("engine"), cast(object, given.get("options") or {})
         if isinstance(name, str) and "options" in defaults and isinstance(options, dict):

@@ -131,6 +131,10 @@ class Registry(Generic[T]):
         """The options that the factory's signature and docstring declare."""
         return declared(self.entry(name).factory, PROVIDED)
 
+    def defaults(self, name: str) -> dict[str, Any]:
+        """Option → what it is where the user says nothing; `inspect.Parameter.empty` of one that has to be given."""
+        return {option.name: option.default for option in self.options(name)}
+
     def nested(self, name: str, *given: str) -> list[Option]:
         """What the options that are tables may hold, named `option.key`.
 

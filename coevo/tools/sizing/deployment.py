@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from coevo.app.blueprint import Blueprint
 from coevo.errors import UserError
@@ -23,9 +22,7 @@ def footprint_of(blueprint: Blueprint) -> Footprint:
     factory, engines = blueprint.inner_factory(), blueprint.registries.engines
     if not offers(factory, TellsFootprint):
         return Footprint()
-    return factory.footprint(
-        {option.name: option.default for option in engines.options(name)} | engines.validate(name, given)
-    )
+    return factory.footprint(engines.defaults(name) | engines.validate(name, given))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +96,7 @@ def deployment(
         UserError: tensor parallelism that the model cannot be cut into.
     """
     config, told, (inner, _) = blueprint.config, footprint_of(blueprint), blueprint.inner_engine()
-    defaults = {option.name: option.default for option in blueprint.registries.engines.options(config.engine)}
-    outer: dict[str, Any] = defaults | blueprint.options(config.engine)
+    outer = blueprint.registries.engines.defaults(config.engine) | blueprint.options(config.engine)
     pool = config.engine if inner != config.engine else ""
     per_worker = outer.get("gpus") if pool else None
     shards, device = told.shards, told.device

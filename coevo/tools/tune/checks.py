@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -45,7 +44,7 @@ def strategy_of(blueprint: Blueprint) -> Strategy:
     given = blueprint.parameter_options()
     if "sigma" not in [option.name for option in updaters.options(name)]:
         name, given = FALLBACK, {}
-    values: dict[str, Any] = {option.name: option.default for option in updaters.options(name)}
+    values = updaters.defaults(name)
     values |= updaters.validate(name, given)
     return Strategy(
         name=name,
